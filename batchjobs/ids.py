@@ -1,0 +1,31 @@
+"""Identifiers: unguessable for files and jobs, derived for everything that a rerun must repeat."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+
+_ID = re.compile(r"^(batch|file)[_-][0-9a-f]{32}$")
+
+
+def new_job_id() -> str:
+    return f"batch_{secrets.token_hex(16)}"
+
+
+def new_file_id() -> str:
+    return f"file-{secrets.token_hex(16)}"
+
+
+def new_worker_id() -> str:
+    return f"worker-{secrets.token_hex(8)}"
+
+
+def is_id(value: str) -> bool:
+    """Whether `value` has the shape of an id of ours, and so is safe inside an object key."""
+    return _ID.match(value) is not None
+
+
+def line_digest(job_id: str, line: int) -> str:
+    """32 hex digits naming one line of one job; the same before and after a crash."""
+    return hashlib.blake2b(f"{job_id}:{line}".encode(), digest_size=16).hexdigest()

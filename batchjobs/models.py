@@ -1,0 +1,211 @@
+"""The tables. Facts live here; bytes live in the object store under the keys named here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from batchjobs.states import JobState, ShardState
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+# SQLite numbers rows only in a column of exactly INTEGER.
+RowId = BigInteger().with_variant(Integer, "sqlite")
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware UTC datetime, also on SQLite, which stores no zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or value.tzinfo is not None:
+            return value
+        return value.replace(tzinfo=UTC)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, dict[str, str]: JSON}  # noqa: RUF012
+
+
+class File(Base):
+    """An uploaded or produced JSONL object. `filename` is the user's word, never a path of ours."""
+
+    __tablename__ = "files"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    purpose: Mapped[str] = mapped_column(String(32))
+    filename: Mapped[str] = mapped_column(Text)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    sha256: Mapped[str] = mapped_column(String(64))
+    key: Mapped[str] = mapped_column(String(255))
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+
+
+class Job(Base):
+    """One batch. `status` moves only in `queue.jobs`, as `states.JOB_NEXT` allows."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index(None, "status", "expires_at"),
+        Index(None, "created_at", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    status: Mapped[JobState] = mapped_column(String(16))
+    ending: Mapped[JobState | None] = mapped_column(String(16))
+    """The terminal state a finalizing job is on its way to."""
+    endpoint: Mapped[str] = mapped_column(String(64))
+    completion_window: Mapped[str] = mapped_column(String(16))
+    input_file_id: Mapped[str] = mapped_column(String(64))
+    output_file_id: Mapped[str | None] = mapped_column(String(64))
+    error_file_id: Mapped[str | None] = mapped_column(String(64))
+    job_metadata: Mapped[dict[str, str] | None] = mapped_column("metadata", JSON)
+    model_override: Mapped[str | None] = mapped_column(Text)
+    """Takes the place of every line's model."""
+    models: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
+    """Frozen at intake: model name on the lines → name in the catalogue."""
+    seed: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Base of the seeds of lines that name none."""
+
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    in_progress_at: Mapped[datetime | None]
+    finalizing_at: Mapped[datetime | None]
+    completed_at: Mapped[datetime | None]
+    failed_at: Mapped[datetime | None]
+    expired_at: Mapped[datetime | None]
+    cancelling_at: Mapped[datetime | None]
+    cancelled_at: Mapped[datetime | None]
+
+    total_lines: Mapped[int] = mapped_column(Integer, default=0)
+    total_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Bytes of all request lines: what progress in tokens is estimated from."""
+    completed_lines: Mapped[int | None]
+    """This and the next four are set when the job is published; before, parts are summed."""
+    failed_lines: Mapped[int | None]
+    prompt_tokens: Mapped[int | None] = mapped_column(BigInteger)
+    cached_tokens: Mapped[int | None] = mapped_column(BigInteger)
+    completion_tokens: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class JobError(Base):
+    """One bad line found at intake (or, without `line`, a fault of the whole file)."""
+
+    __tablename__ = "job_errors"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    line: Mapped[int | None]
+    code: Mapped[str] = mapped_column(String(64))
+    message: Mapped[str] = mapped_column(Text)
+    param: Mapped[str | None] = mapped_column(Text)
+
+
+class Shard(Base):
+    """A bounded set of lines of one job and one model: those of `model` between two byte offsets.
+
+    | column | invariant |
+    |---|---|
+    | fence | grows by one at every claim and every revocation; a write under a lesser one is void |
+    | owner, lease_until | set exactly while `state` is running |
+    | attempt | claims since the last committed part |
+    """
+
+    __tablename__ = "shards"
+    __table_args__ = (
+        UniqueConstraint("job_id", "number"),
+        Index(None, "state", "model"),
+    )
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    number: Mapped[int]
+    model: Mapped[str] = mapped_column(Text)
+    """Name in the catalogue."""
+    first_line: Mapped[int]
+    line_count: Mapped[int]
+    byte_start: Mapped[int] = mapped_column(BigInteger)
+    """Offset of the first line's first byte."""
+    byte_end: Mapped[int] = mapped_column(BigInteger)
+    """Offset behind the last line's line feed."""
+    state: Mapped[ShardState] = mapped_column(String(16), default=ShardState.QUEUED)
+    attempt: Mapped[int] = mapped_column(default=0)
+    fence: Mapped[int] = mapped_column(BigInteger, default=0)
+    owner: Mapped[str | None] = mapped_column(String(64))
+    lease_until: Mapped[datetime | None]
+
+
+class Part(Base):
+    """Results of some lines of a shard. The row is the commit: an object without one is garbage."""
+
+    __tablename__ = "parts"
+    __table_args__ = (
+        UniqueConstraint("shard_id", "fence", "number"),
+        Index(None, "job_id"),
+    )
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    shard_id: Mapped[int] = mapped_column(ForeignKey("shards.id"))
+    fence: Mapped[int] = mapped_column(BigInteger)
+    number: Mapped[int]
+    key: Mapped[str] = mapped_column(String(255))
+    sha256: Mapped[str] = mapped_column(String(64))
+    completed_lines: Mapped[int]
+    failed_lines: Mapped[int]
+    input_bytes: Mapped[int] = mapped_column(BigInteger)
+    """Bytes of the request lines answered here."""
+    prompt_tokens: Mapped[int] = mapped_column(BigInteger)
+    cached_tokens: Mapped[int] = mapped_column(BigInteger)
+    completion_tokens: Mapped[int] = mapped_column(BigInteger)
+
+
+class Model(Base):
+    """The catalogue: a name that a line may ask for, and where the weights are."""
+
+    __tablename__ = "models"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    source: Mapped[str] = mapped_column(Text)
+    """An absolute folder, or a Hugging Face id."""
+    revision: Mapped[str | None] = mapped_column(String(64))
+    """Commit of a hub id, or a digest of a local folder's weights."""
+    created_at: Mapped[datetime]
+
+
+class ModelAlias(Base):
+    """Another provider's name for a model of the catalogue."""
+
+    __tablename__ = "model_aliases"
+
+    alias: Mapped[str] = mapped_column(String(255), primary_key=True)
+    model: Mapped[str] = mapped_column(ForeignKey("models.name"), index=True)

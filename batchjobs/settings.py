@@ -1,0 +1,82 @@
+"""Every setting, read once from the environment (`BATCHJOBS_…`) and frozen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import platformdirs
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from batchjobs.errors import UsageError
+
+ENV_PREFIX = "BATCHJOBS_"
+
+
+class Settings(BaseSettings):
+    """Units are in the names; None lets the machine or the model decide."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore")
+
+    home: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("batchjobs")))
+    """Where the embedded database, object store and models live."""
+    debug: bool = False
+
+    max_requests_per_batch: int = Field(default=50_000, ge=1)
+    max_input_bytes: int = Field(default=200_000_000, ge=1)
+    max_line_bytes: int = Field(default=8 << 20, ge=1024)
+    max_listed_errors: int = Field(default=50_000, ge=1)
+    max_custom_id_chars: int = Field(default=512, ge=1)
+    allow_mixed_models: bool = True
+    """False restores the public API's rule of one model a file (`mismatched_model`)."""
+    max_completion_window_hours: int = Field(default=24 * 30, ge=24)
+
+    shard_max_lines: int = Field(default=512, ge=1)
+    shard_max_bytes: int = Field(default=8 << 20, ge=1024)
+    lease_seconds: float = Field(default=60, gt=0)
+    poll_seconds: float = Field(default=1, gt=0)
+    """How often a worker looks for a cancel, an expiry or its stop signal's effect."""
+    checkpoint_seconds: float = Field(default=5, gt=0)
+    stop_grace_seconds: float = Field(default=8, gt=0)
+
+    device: str | None = None
+    dtype: str | None = None
+    num_threads: int | None = Field(default=None, ge=1)
+    max_num_seqs: int | None = Field(default=None, ge=1)
+    max_num_batched_tokens: int | None = Field(default=None, ge=1)
+    kv_cache_memory: int | None = Field(default=None, ge=1)
+    """Bytes of KV cache."""
+    max_model_len: int | None = Field(default=None, ge=2)
+    block_size: int | None = Field(default=None, ge=1)
+
+    @classmethod
+    def load(cls, **overrides: object) -> Self:
+        """From the environment, `overrides` first.
+
+        Raises:
+            UsageError: a value is wrong; names its variable.
+        """
+        try:
+            return cls(**overrides)  # type: ignore[arg-type]
+        except ValidationError as wrong:
+            first = wrong.errors()[0]
+            name = f"{ENV_PREFIX}{'_'.join(str(part) for part in first['loc'])}".upper()
+            message = f"{name} is not usable: {first['msg']} (it is {first['input']!r})."
+            raise UsageError(message) from wrong
+
+    @property
+    def database_url(self) -> str:
+        return f"sqlite:///{self.home / 'batchjobs.sqlite3'}"
+
+    @property
+    def store_dir(self) -> Path:
+        return self.home / "store"
+
+    @property
+    def models_dir(self) -> Path:
+        return self.home / "models"
+
+    @property
+    def workers_dir(self) -> Path:
+        return self.home / "workers"

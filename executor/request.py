@@ -1,0 +1,105 @@
+"""The values that go into the engine and come out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    """An end-of-sequence token or a stop string."""
+    LENGTH = "length"
+    """`max_tokens` were generated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How to turn logits into tokens; names and meanings are vLLM's.
+
+    `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 keep every token. `min_p` drops tokens less
+    likely than that share of the likeliest. `seed` keys a counter-based generator of this
+    request alone, so that equal seeds give equal answers in any company. `logprobs` None returns
+    none, k returns each sampled token's log-probability and the k likeliest alternatives, taken
+    from the raw logits. `max_tokens` counts generated tokens; no stop applies before
+    `min_tokens` of them. `ignore_eos` lets end-of-sequence tokens pass as ordinary ones.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int = 0
+    max_tokens: int = 16
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    n: int = 1
+    logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.temperature >= 0, "temperature must be at least 0")
+        _check(0 < self.top_p <= 1, "top_p must be in (0, 1]")
+        _check(self.top_k >= 0, "top_k must be at least 0")
+        _check(0 <= self.min_p <= 1, "min_p must be in [0, 1]")
+        _check(self.max_tokens >= 1, "max_tokens must be at least 1")
+        _check(0 <= self.min_tokens <= self.max_tokens, "min_tokens must be in [0, max_tokens]")
+        _check(self.n >= 1, "n must be at least 1")
+        _check(self.logprobs is None or self.logprobs >= 0, "logprobs must be at least 0")
+        _check(all(self.stop), "a stop string must not be empty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One prompt. `id` is the caller's and comes back with the completion, nothing else is made
+    of it; `prompt_token_ids` has at least one token."""
+
+    id: str
+    prompt_token_ids: tuple[int, ...]
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogprob:
+    """Natural log-probability of a token at one position, and of the likeliest there.
+
+    `top` holds (token id, log-probability) pairs, likeliest first.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One of a request's n answers. `token_ids` leave out the end-of-sequence token that ended
+    it and whatever a stop string cut off; `text` is their decoded form without special tokens.
+    `generated_tokens` counts everything sampled, which is what usage reports."""
+
+    index: int
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason
+    generated_tokens: int
+    logprobs: tuple[TokenLogprob, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What became of a request: `choices` in index order, or `error`, a sentence."""
+
+    request_id: str
+    prompt_tokens: int
+    choices: tuple[Choice, ...] = ()
+    cached_tokens: int = 0
+    error: str | None = None
+
+    @property
+    def completion_tokens(self) -> int:
+        return sum(choice.generated_tokens for choice in self.choices)
+
+
+def _check(holds: bool, message: str) -> None:
+    if not holds:
+        raise ValueError(message)
