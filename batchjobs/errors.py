@@ -9,6 +9,7 @@ BatchJobsError            every error of ours; its message is one sentence a per
 ├── StoreError            the object store
 │   ├── ObjectExistsError
 │   └── ObjectMissingError
+├── DatabaseError         the database refused or failed: full disk, no permission, damage
 ├── LeaseLostError        another worker holds the shard now: write nothing more
 ├── IntegrityError        counts or checksums disagree: a bug or damaged data, never published
 └── Interrupted           asked to stop; everything finished is kept and the job can be resumed
@@ -84,6 +85,10 @@ class ObjectExistsError(StoreError):
 
 class ObjectMissingError(StoreError):
     """No object has this key."""
+
+
+class DatabaseError(BatchJobsError):
+    """The database refused or failed."""
 
 
 class LeaseLostError(BatchJobsError):

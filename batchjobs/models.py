@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     DateTime,
+    Enum,
     ForeignKey,
     Index,
     Integer,
@@ -50,9 +52,25 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC)
 
 
+def _values(states: type[StrEnum]) -> Enum:
+    """A column of text that reads back as a member of `states`."""
+    return Enum(
+        states,
+        native_enum=False,
+        length=16,
+        values_callable=lambda members: [member.value for member in members],
+    )
+
+
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
-    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, dict[str, str]: JSON}  # noqa: RUF012
+    type_annotation_map = {  # noqa: RUF012
+        datetime: UtcDateTime,
+        dict[str, Any]: JSON,
+        dict[str, str]: JSON,
+        JobState: _values(JobState),
+        ShardState: _values(ShardState),
+    }
 
 
 class File(Base):
@@ -80,8 +98,8 @@ class Job(Base):
     )
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
-    status: Mapped[JobState] = mapped_column(String(16))
-    ending: Mapped[JobState | None] = mapped_column(String(16))
+    status: Mapped[JobState]
+    ending: Mapped[JobState | None]
     """The terminal state a finalizing job is on its way to."""
     endpoint: Mapped[str] = mapped_column(String(64))
     completion_window: Mapped[str] = mapped_column(String(16))
@@ -157,7 +175,7 @@ class Shard(Base):
     """Offset of the first line's first byte."""
     byte_end: Mapped[int] = mapped_column(BigInteger)
     """Offset behind the last line's line feed."""
-    state: Mapped[ShardState] = mapped_column(String(16), default=ShardState.QUEUED)
+    state: Mapped[ShardState] = mapped_column(default=ShardState.QUEUED)
     attempt: Mapped[int] = mapped_column(default=0)
     fence: Mapped[int] = mapped_column(BigInteger, default=0)
     owner: Mapped[str | None] = mapped_column(String(64))

@@ -15,7 +15,8 @@ class JobState(StrEnum):
     IN_PROGRESS = "in_progress"
     """Shards exist; workers claim them. Set by `queue.jobs.start`."""
     FINALIZING = "finalizing"
-    """No shard is open; results are put in order. `Job.ending` says which state follows."""
+    """No shard is claimed any more; results are put in order. `Job.ending` says which state
+    follows. A job whose window closes while it is still validating comes here too."""
     COMPLETED = "completed"
     """Every line has a result, even if each is an error. Terminal."""
     EXPIRED = "expired"
@@ -27,7 +28,9 @@ class JobState(StrEnum):
 
 
 JOB_NEXT: dict[JobState, frozenset[JobState]] = {
-    JobState.VALIDATING: frozenset({JobState.FAILED, JobState.IN_PROGRESS, JobState.CANCELLING}),
+    JobState.VALIDATING: frozenset(
+        {JobState.FAILED, JobState.IN_PROGRESS, JobState.FINALIZING, JobState.CANCELLING}
+    ),
     JobState.IN_PROGRESS: frozenset({JobState.FINALIZING, JobState.CANCELLING}),
     JobState.FINALIZING: frozenset({JobState.COMPLETED, JobState.EXPIRED}),
     JobState.CANCELLING: frozenset({JobState.CANCELLED}),

@@ -1,0 +1,3 @@
+from batchjobs.cli import main
+
+main()

@@ -1,0 +1,65 @@
+"""What every command and worker works on: settings, facts, bytes and time, opened together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from batchjobs.clock import Clock, DatabaseClock
+from batchjobs.db import Database
+from batchjobs.errors import UsageError
+from batchjobs.settings import Settings
+from batchjobs.store.base import ObjectStore
+from batchjobs.store.directory import DirectoryStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """Also a context manager that closes it."""
+
+    settings: Settings
+    database: Database
+    store: ObjectStore
+    clock: Clock
+
+    @classmethod
+    def open(cls, settings: Settings) -> Self:
+        """Creates what is missing and brings the database to the newest schema.
+
+        Raises:
+            UsageError: the data directory cannot be used.
+            DatabaseError, StoreError: they fail for another reason.
+        """
+        home = settings.home
+        try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (home / ".writable").touch()
+            (home / ".writable").unlink(missing_ok=True)
+        except OSError as failed:
+            raise UsageError(
+                f"The data directory {home} cannot be used ({failed.strerror});"
+                " set BATCHJOBS_HOME to a folder that you can write to."
+            ) from failed
+        database = Database.open(settings.database_url)
+        try:
+            database.upgrade()
+            store = DirectoryStore(settings.store_dir)
+        except BaseException:
+            database.close()
+            raise
+        return cls(settings=settings, database=database, store=store, clock=DatabaseClock())
+
+    def close(self) -> None:
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,52 @@
+"""What the response bodies of generating endpoints share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from batchjobs.errors import InvalidRequestError
+from executor.request import Completion
+
+# The public API's word for "impossible": JSON has no minus infinity.
+IMPOSSIBLE_LOGPROB = -9999.0
+
+
+def check_answered(completions: Sequence[Completion]) -> None:
+    """Raise InvalidRequestError with the engine's sentence if a request came to nothing."""
+    for completion in completions:
+        if completion.error is not None:
+            raise InvalidRequestError(completion.error)
+
+
+def usage(completions: Sequence[Completion]) -> dict[str, Any]:
+    """Tokens over all prompts and choices; a prompt counts once, however many choices it has."""
+    prompt = sum(completion.prompt_tokens for completion in completions)
+    generated = sum(completion.completion_tokens for completion in completions)
+    cached = sum(completion.cached_tokens for completion in completions)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": generated,
+        "total_tokens": prompt + generated,
+        "prompt_tokens_details": {"cached_tokens": cached, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
+
+def token_text(data: bytes) -> str:
+    """A token as text; one that holds part of a character only, as the escapes of its bytes."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "".join(f"\\x{byte:02x}" for byte in data)
+
+
+def wire_logprob(value: float) -> float:
+    """A natural log-probability as JSON can hold it."""
+    return value if math.isfinite(value) else IMPOSSIBLE_LOGPROB

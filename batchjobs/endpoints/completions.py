@@ -1,0 +1,199 @@
+"""`/v1/completions`: one or more plain prompts in, n continuations of each out."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+from batchjobs.endpoints.answers import check_answered, token_text, usage, wire_logprob
+from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Tokenizer
+from batchjobs.endpoints.fields import (
+    check_length,
+    empty_array,
+    invalid_value,
+    read_integer,
+    unsupported,
+    wrong_type,
+)
+from batchjobs.endpoints.parameters import (
+    MAX_TOP_LOGPROBS,
+    OFF,
+    SAMPLING,
+    TokenLimits,
+    check_model_and_stream,
+    read_max_tokens,
+    read_sampling,
+    refuse_the_rest,
+)
+from executor.request import Choice, Completion, Request, TokenLogprob
+
+MAX_PROMPTS = 2048
+DEFAULT_MAX_TOKENS = 16
+
+_HONOURED = SAMPLING | {"prompt", "best_of"}
+_OFF: dict[str, tuple[object, ...]] = OFF | {"echo": (False,), "suffix": ("",)}
+
+
+class Completions:
+    url = "/v1/completions"
+
+    def check(self, body: Body) -> LineProblem | None:
+        if problem := check_model_and_stream(body, "Completions"):
+            return problem
+        if body.get("prompt") is None:
+            return LineProblem(
+                code="invalid_request",
+                message="Prompt parameter is required.",
+                param="body.prompt",
+            )
+        return None
+
+    def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
+        refuse_the_rest(body, honoured=_HONOURED, off=_OFF)
+        if body.get("best_of") not in (None, body.get("n") or 1):
+            raise unsupported("best_of")
+        prompts = _read_prompts(body, model.tokenizer)
+        return [_request(body, index, prompt, line, model) for index, prompt in enumerate(prompts)]
+
+    def respond(
+        self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]
+    ) -> Body:
+        check_answered(completions)
+        choices = [choice for completion in completions for choice in completion.choices]
+        return {
+            "id": f"cmpl-{line.id}",
+            "object": "text_completion",
+            "created": line.created,
+            "model": model.name,
+            "choices": [
+                _choice(index, choice, model.tokenizer) for index, choice in enumerate(choices)
+            ],
+            "usage": usage(completions),
+            "system_fingerprint": model.fingerprint,
+        }
+
+
+def prompt_seed(seed: int, index: int) -> int:
+    """The seed of the prompt at `index` of a line: the line's own for the first, so that a list
+    of one prompt is answered as the prompt alone; others apart from it and from each other."""
+    if index == 0:
+        return seed
+    digest = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _request(
+    body: Body, index: int, prompt: list[int], line: LineContext, model: ModelContext
+) -> Request:
+    limits = TokenLimits(
+        max_model_len=model.max_model_len,
+        prompt_tokens=len(prompt),
+        default=DEFAULT_MAX_TOKENS,
+        param="prompt",
+    )
+    sampling = read_sampling(
+        body,
+        logprobs=read_integer(body, "logprobs", 0, MAX_TOP_LOGPROBS),
+        max_tokens=read_max_tokens(body, "max_tokens", limits),
+        default_seed=line.seed,
+    )
+    sampling = replace(sampling, seed=prompt_seed(sampling.seed, index))
+    return Request(id=str(index), prompt_token_ids=tuple(prompt), sampling=sampling)
+
+
+def _read_prompts(body: Body, tokenizer: Tokenizer) -> list[list[int]]:
+    """Token ids of each prompt: a string, token ids, or an array of either."""
+    prompt = body.get("prompt")
+    if isinstance(prompt, str):
+        return [_encode("prompt", prompt, tokenizer)]
+    if not isinstance(prompt, list):
+        raise wrong_type("prompt", "a string or an array", prompt)
+    if not prompt:
+        raise empty_array("prompt")
+    if _is_integer(prompt[0]):
+        return [_check_token_ids("prompt", prompt, tokenizer)]
+    check_length("prompt", prompt, MAX_PROMPTS)
+    return [_read_prompt(f"prompt[{index}]", one, tokenizer) for index, one in enumerate(prompt)]
+
+
+def _read_prompt(name: str, prompt: object, tokenizer: Tokenizer) -> list[int]:
+    if isinstance(prompt, str):
+        return _encode(name, prompt, tokenizer)
+    if not isinstance(prompt, list):
+        raise wrong_type(name, "a string or an array of token ids", prompt)
+    if not prompt:
+        raise empty_array(name)
+    return _check_token_ids(name, prompt, tokenizer)
+
+
+def _encode(name: str, text: str, tokenizer: Tokenizer) -> list[int]:
+    token_ids = tokenizer.encode(text)
+    if not token_ids:
+        raise invalid_value(name, "an empty text has no token to go on from.")
+    return token_ids
+
+
+def _check_token_ids(name: str, token_ids: list[Any], tokenizer: Tokenizer) -> list[int]:
+    for index, token_id in enumerate(token_ids):
+        if not _is_integer(token_id):
+            raise wrong_type(f"{name}[{index}]", "a token id (an integer)", token_id)
+        if not 0 <= token_id < tokenizer.vocab_size:
+            why = f"token id {token_id} is outside the vocabulary of {tokenizer.vocab_size}."
+            raise invalid_value(f"{name}[{index}]", why)
+    return token_ids
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _choice(index: int, choice: Choice, tokenizer: Tokenizer) -> dict[str, Any]:
+    logprobs = None
+    if choice.logprobs is not None:
+        logprobs = _logprobs(choice.logprobs, len(choice.text), tokenizer)
+    return {
+        "text": choice.text,
+        "index": index,
+        "logprobs": logprobs,
+        "finish_reason": str(choice.finish_reason),
+    }
+
+
+def _logprobs(
+    positions: tuple[TokenLogprob, ...], text_length: int, tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Four arrays, one element a token; `text_offset` counts characters of the choice's text."""
+    tokens = [tokenizer.token_bytes(position.token_id) for position in positions]
+    return {
+        "tokens": [_token_name(token) for token in tokens],
+        "token_logprobs": [wire_logprob(position.logprob) for position in positions],
+        "top_logprobs": [_top(position, tokenizer) for position in positions],
+        "text_offset": _text_offsets(tokens, text_length),
+    }
+
+
+def _top(position: TokenLogprob, tokenizer: Tokenizer) -> dict[str, float]:
+    """The likeliest tokens and, always, the one that was sampled."""
+    pairs = (*position.top, (position.token_id, position.logprob))
+    return {
+        _token_name(tokenizer.token_bytes(token_id)): wire_logprob(logprob)
+        for token_id, logprob in pairs
+    }
+
+
+def _token_name(token: bytes) -> str:
+    """As the public API writes it here: escaped bytes are marked, and stay apart as keys."""
+    text = token_text(token)
+    return text if text.encode() == token else f"bytes:{text}"
+
+
+def _text_offsets(tokens: list[bytes], text_length: int) -> list[int]:
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    offsets = []
+    length = 0
+    for token in tokens:
+        offsets.append(min(length, text_length))
+        length += len(decoder.decode(token))
+    return offsets

@@ -1,0 +1,239 @@
+"""Reads a job's input file once: every line is good and the job starts, or the job fails with
+every bad line listed. Memory does not grow with the file."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from batchjobs import catalogue
+from batchjobs.custom_ids import CustomIds
+from batchjobs.deployment import Deployment
+from batchjobs.endpoints import find_endpoint
+from batchjobs.endpoints.base import Endpoint, LineProblem
+from batchjobs.endpoints.fields import as_problem
+from batchjobs.envelope import read_body, read_custom_id
+from batchjobs.errors import InvalidRequestError, ObjectMissingError
+from batchjobs.jsonl import RawLine, parse_object, read_lines
+from batchjobs.models import File, Job
+from batchjobs.planner import PlannedShard, ShardCutter
+from batchjobs.queue import jobs
+from batchjobs.settings import Settings
+from batchjobs.states import JobState
+
+INPUT_PURPOSE = "batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundProblem:
+    """What is wrong with `line` (from 1), or without it with the file as a whole."""
+
+    line: int | None
+    problem: LineProblem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A good file, cut. `models` maps names on the lines to names in the catalogue."""
+
+    shards: list[PlannedShard]
+    models: dict[str, str]
+    total_lines: int
+    total_bytes: int
+
+
+def validate(deployment: Deployment, job_id: str) -> None:
+    """Start the job, or fail it with what is wrong; nothing if it is not validating any more.
+
+    Raises:
+        NotFoundError: no such job.
+        StoreError: the input cannot be read now; the job stays as it is.
+    """
+    with deployment.database.read() as session:
+        job = jobs.get(session, job_id)
+        if job.status != JobState.VALIDATING:
+            return
+        file = session.get(File, job.input_file_id)
+        names = catalogue.names(session)
+    found = examine(deployment, job, file, names)
+    with deployment.database.write() as session:
+        if isinstance(found, list):
+            jobs.fail_validation(session, deployment.clock, job_id, found)
+            return
+        jobs.start(
+            session,
+            deployment.clock,
+            job_id,
+            shards=found.shards,
+            models=found.models,
+            total_lines=found.total_lines,
+            total_bytes=found.total_bytes,
+        )
+
+
+def examine(
+    deployment: Deployment, job: Job, file: File | None, names: dict[str, str]
+) -> Plan | list[FoundProblem]:
+    """The plan for a good file, or what is wrong with a bad one, in line order."""
+    settings = deployment.settings
+    try:
+        endpoint = find_endpoint(job.endpoint)
+        if file is None:
+            raise _missing_file(job)
+        _check_file(file, settings)
+        with deployment.store.open(file.key) as stream, CustomIds() as ids:
+            reader = _FileReader(job, endpoint, settings, names, ids)
+            return reader.read(read_lines(stream, settings.max_line_bytes))
+    except ObjectMissingError:
+        return [FoundProblem(line=None, problem=as_problem(_missing_file(job)))]
+    except InvalidRequestError as wrong:
+        return [FoundProblem(line=None, problem=as_problem(wrong))]
+
+
+class _FileReader:
+    """One pass over the lines of a job's input."""
+
+    def __init__(
+        self,
+        job: Job,
+        endpoint: Endpoint,
+        settings: Settings,
+        names: dict[str, str],
+        ids: CustomIds,
+    ) -> None:
+        self._job = job
+        self._endpoint = endpoint
+        self._settings = settings
+        self._names = names
+        self._ids = ids
+        self._cutter = ShardCutter(
+            max_lines=settings.shard_max_lines, max_bytes=settings.shard_max_bytes
+        )
+        self._models: dict[str, str] = {}
+        self._problems: dict[int, LineProblem] = {}
+        self._total_lines = 0
+        self._total_bytes = 0
+
+    def read(self, lines: Iterator[RawLine]) -> Plan | list[FoundProblem]:
+        for line in itertools.islice(lines, self._settings.max_requests_per_batch):
+            self._total_lines += 1
+            self._total_bytes += line.end - line.start
+            if problem := self._take(line):
+                self._report(line.number, problem)
+        found = self._problems_of_lines()
+        if next(lines, None) is not None:
+            found.append(_too_many_requests(self._settings))
+        if not self._total_lines:
+            found.append(_EMPTY_FILE)
+        if found:
+            return found
+        return Plan(
+            shards=self._cutter.finish(),
+            models=self._models,
+            total_lines=self._total_lines,
+            total_bytes=self._total_bytes,
+        )
+
+    def _take(self, line: RawLine) -> LineProblem | None:
+        """Plan the line, or say what is wrong with it first."""
+        if line.data is None:
+            longest = self._settings.max_line_bytes
+            return _problem("line_too_long", f"This line is longer than {longest:,} bytes.")
+        try:
+            request = parse_object(line.data)
+            custom_id = read_custom_id(request, self._settings.max_custom_id_chars)
+            self._ids.add(custom_id, line.number)
+            override = self._job.model_override
+            body = read_body(request, url=self._endpoint.url, model_override=override)
+        except InvalidRequestError as wrong:
+            return as_problem(wrong)
+        return self._endpoint.check(body) or self._assign(line, body["model"])
+
+    def _assign(self, line: RawLine, name: str) -> LineProblem | None:
+        model = self._names.get(name)
+        if model is None:
+            message = f"The provided model '{name}' is not supported by the Batch API."
+            return _problem("model_not_found", message, "body.model")
+        first = next(iter(self._models), name)
+        if not self._settings.allow_mixed_models and self._names[first] != model:
+            message = (
+                f"The model '{name}' of this request is not the model '{first}' of the first:"
+                " all requests of a batch must use the same model."
+            )
+            return _problem("mismatched_model", message, "body.model")
+        self._models[name] = model
+        self._cutter.add(model, line=line.number, start=line.start, end=line.end)
+        return None
+
+    def _report(self, line: int, problem: LineProblem) -> None:
+        # One more than is listed, to know that there are more.
+        if len(self._problems) <= self._settings.max_listed_errors:
+            self._problems[line] = problem
+
+    def _problems_of_lines(self) -> list[FoundProblem]:
+        """One a line, also for lines that repeat a custom id and are good otherwise."""
+        most = self._settings.max_listed_errors
+        for line, first in itertools.islice(self._ids.repeated(), most + 1):
+            self._problems.setdefault(line, _repeated_custom_id(first))
+        listed = sorted(self._problems)[:most]
+        found = [FoundProblem(line=line, problem=self._problems[line]) for line in listed]
+        if len(self._problems) > most:
+            found.append(_more_bad_lines(most))
+        return found
+
+
+def _check_file(file: File, settings: Settings) -> None:
+    if file.purpose != INPUT_PURPOSE:
+        raise InvalidRequestError(
+            f"The file {file.id} has the purpose '{file.purpose}', not '{INPUT_PURPOSE}'.",
+            param="file_id",
+            code="invalid_request",
+        )
+    if file.bytes > settings.max_input_bytes:
+        raise InvalidRequestError(
+            f"The input file has {file.bytes:,} bytes, and a batch at most"
+            f" {settings.max_input_bytes:,} (BATCHJOBS_MAX_INPUT_BYTES). Split it.",
+            code="file_too_large",
+        )
+
+
+def _missing_file(job: Job) -> InvalidRequestError:
+    message = (
+        f"Cannot find file {job.input_file_id}, or this deployment does not have access to it."
+    )
+    return InvalidRequestError(message, param="file_id", code="invalid_request")
+
+
+def _too_many_requests(settings: Settings) -> FoundProblem:
+    message = (
+        f"The input file has more than {settings.max_requests_per_batch:,} requests, the most a"
+        " batch may have (BATCHJOBS_MAX_REQUESTS_PER_BATCH). Split it."
+    )
+    return FoundProblem(line=None, problem=_problem("too_many_tasks", message))
+
+
+def _more_bad_lines(listed: int) -> FoundProblem:
+    message = f"There are more bad lines than the {listed:,} listed (BATCHJOBS_MAX_LISTED_ERRORS)."
+    return FoundProblem(line=None, problem=_problem("too_many_errors", message))
+
+
+def _repeated_custom_id(first: int) -> LineProblem:
+    message = (
+        "The custom ID for this request is a duplicate of the custom ID in another request"
+        f" (line {first})."
+    )
+    return _problem("duplicate_custom_id", message, "custom_id")
+
+
+def _problem(code: str, message: str, param: str | None = None) -> LineProblem:
+    return LineProblem(code=code, message=message, param=param)
+
+
+_EMPTY_FILE = FoundProblem(
+    line=None,
+    problem=_problem(
+        "empty_file",
+        "The input file is empty. Please ensure that the batch contains at least one request.",
+    ),
+)

@@ -1,0 +1,1 @@
+"""The queue: every change of a job's or a shard's state, as guarded updates."""

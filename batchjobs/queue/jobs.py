@@ -1,0 +1,328 @@
+"""Jobs: the one place where a job's status changes.
+
+Every change is an UPDATE that names the states it may start from, so that of two processes that
+want to move a job only one does. The caller owns the transaction; what happens in it happens
+together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, and_, exists, func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from batchjobs.clock import Clock
+from batchjobs.errors import ConflictError, IntegrityError, NotFoundError
+from batchjobs.ids import new_job_id
+from batchjobs.models import Job, JobError, Part, Shard
+from batchjobs.queue.terms import check_metadata, parse_window
+from batchjobs.states import JOB_NEXT, TERMINAL, JobState, ShardState
+
+if TYPE_CHECKING:
+    from batchjobs.intake import FoundProblem
+    from batchjobs.planner import PlannedShard
+
+OPEN_SHARDS = (ShardState.QUEUED, ShardState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What has come of a job's lines so far; `input_bytes` are those of the answered lines."""
+
+    completed: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    input_bytes: int = 0
+
+
+def create(
+    session: Session,
+    clock: Clock,
+    *,
+    input_file_id: str,
+    endpoint: str,
+    completion_window: str,
+    max_window_hours: int,
+    model_override: str | None = None,
+    metadata: Mapping[str, object] | None = None,
+    seed: int = 0,
+) -> Job:
+    """A job for intake. The input file may be missing; intake says so.
+
+    Raises:
+        InvalidRequestError: the window or the metadata is wrong.
+    """
+    now = clock.now(session)
+    job = Job(
+        id=new_job_id(),
+        status=JobState.VALIDATING,
+        endpoint=endpoint,
+        completion_window=completion_window,
+        input_file_id=input_file_id,
+        job_metadata=check_metadata(metadata),
+        model_override=model_override,
+        models={},
+        seed=seed,
+        created_at=now,
+        expires_at=now + parse_window(completion_window, max_window_hours),
+        total_lines=0,
+        total_bytes=0,
+    )
+    session.add(job)
+    session.flush()
+    return job
+
+
+def get(session: Session, job_id: str) -> Job:
+    """Raises NotFoundError."""
+    job = session.get(Job, job_id, populate_existing=True)
+    if job is None:
+        raise NotFoundError(f"No batch found with id '{job_id}'.")
+    return job
+
+
+def page(session: Session, *, limit: int, after: str | None = None) -> tuple[Sequence[Job], bool]:
+    """At most `limit` jobs, newest first, that follow the job `after`, and whether more do.
+
+    Raises NotFoundError for an unknown `after`.
+    """
+    query = select(Job).order_by(Job.created_at.desc(), Job.id.desc()).limit(limit + 1)
+    if after is not None:
+        last = get(session, after)
+        query = query.where(
+            or_(
+                Job.created_at < last.created_at,
+                and_(Job.created_at == last.created_at, Job.id < last.id),
+            )
+        )
+    jobs = session.scalars(query).all()
+    return jobs[:limit], len(jobs) > limit > 0
+
+
+def fail_validation(
+    session: Session, clock: Clock, job_id: str, problems: Sequence[FoundProblem]
+) -> bool:
+    """List what intake found wrong, in the order given. False if the job is not validating."""
+    if not _move(session, clock.now(session), JobState.FAILED, Job.id == job_id):
+        return False
+    rows = [
+        {
+            "job_id": job_id,
+            "number": number,
+            "line": found.line,
+            "code": found.problem.code,
+            "message": found.problem.message,
+            "param": found.problem.param,
+        }
+        for number, found in enumerate(problems)
+    ]
+    if rows:
+        session.execute(insert(JobError), rows)
+    return True
+
+
+def start(
+    session: Session,
+    clock: Clock,
+    job_id: str,
+    *,
+    shards: Sequence[PlannedShard],
+    models: Mapping[str, str],
+    total_lines: int,
+    total_bytes: int,
+) -> bool:
+    """Let workers claim the shards. False, and nothing happens, if the job is not validating.
+
+    Raises IntegrityError if the shards do not add up to `total_lines`.
+    """
+    planned = sum(shard.line_count for shard in shards)
+    if planned != total_lines:
+        raise IntegrityError(
+            f"The shards of {job_id} have {planned} lines, but the file has {total_lines}."
+        )
+    values = {"models": dict(models), "total_lines": total_lines, "total_bytes": total_bytes}
+    now = clock.now(session)
+    if not _move(session, now, JobState.IN_PROGRESS, Job.id == job_id, values=values):
+        return False
+    session.execute(insert(Shard), [_shard_row(job_id, shard) for shard in shards])
+    return True
+
+
+def cancel(session: Session, clock: Clock, job_id: str) -> Job:
+    """Claim no more of the job; `finalize` then publishes what is finished.
+
+    Asking again is fine. A job that is finalizing already has its ending and keeps it.
+
+    Raises:
+        NotFoundError: no such job.
+        ConflictError: it has ended in another way, or is about to.
+    """
+    _move(session, clock.now(session), JobState.CANCELLING, Job.id == job_id)
+    job = get(session, job_id)
+    if job.status not in (JobState.CANCELLING, JobState.CANCELLED):
+        raise ConflictError(f"Cannot cancel a batch with status '{job.status}'.")
+    return job
+
+
+def expire_due(session: Session, clock: Clock) -> list[str]:
+    """End the jobs whose window has closed; their ids are for `finalize`."""
+    now = clock.now(session)
+    values = {"ending": JobState.EXPIRED}
+    return _move(session, now, JobState.FINALIZING, Job.expires_at <= now, values=values)
+
+
+def settle(session: Session, clock: Clock, job_id: str) -> JobState | None:
+    """The state of a job that `finalize` can take now; None while lines of it may still come.
+
+    Moves a job whose shards are all done to finalizing. A cancelled or expired job waits for the
+    shards that still run; `finalize` does not, and takes them away from their workers.
+    """
+    all_done = ~exists().where(Shard.job_id == Job.id, Shard.state != ShardState.DONE)
+    _move(
+        session,
+        clock.now(session),
+        JobState.FINALIZING,
+        and_(Job.id == job_id, Job.status == JobState.IN_PROGRESS, all_done),
+        values={"ending": JobState.COMPLETED},
+    )
+    job = get(session, job_id)
+    if job.status not in (JobState.FINALIZING, JobState.CANCELLING):
+        return None
+    running = select(Shard.id).where(Shard.job_id == job_id, Shard.state == ShardState.RUNNING)
+    return None if session.scalar(running.limit(1)) is not None else job.status
+
+
+def close_shards(session: Session, job_id: str) -> int:
+    """End the shards of a cancelled or expired job that have no result for every line yet.
+
+    The greater fence makes void whatever their workers would still write. Says how many.
+    """
+    ending = exists().where(
+        Job.id == Shard.job_id,
+        or_(
+            Job.status == JobState.CANCELLING,
+            and_(Job.status == JobState.FINALIZING, Job.ending == JobState.EXPIRED),
+        ),
+    )
+    closed = session.scalars(
+        update(Shard)
+        .where(Shard.job_id == job_id, Shard.state.in_(OPEN_SHARDS), ending)
+        .values(state=ShardState.CLOSED, fence=Shard.fence + 1, owner=None, lease_until=None)
+        .returning(Shard.id)
+        .execution_options(synchronize_session=False)
+    ).all()
+    return len(closed)
+
+
+def publish(
+    session: Session,
+    clock: Clock,
+    job_id: str,
+    *,
+    output_file_id: str | None,
+    error_file_id: str | None,
+    tally: Tally,
+) -> bool:
+    """Give a finalizing or cancelling job its terminal state, files and final counts together.
+
+    False, and nothing happens, if it is in no such state: another process was first.
+    """
+    job = get(session, job_id)
+    ending = JobState.CANCELLED if job.status == JobState.CANCELLING else job.ending
+    if ending is None or job.status in TERMINAL:
+        return False
+    values = {
+        "output_file_id": output_file_id,
+        "error_file_id": error_file_id,
+        "completed_lines": tally.completed,
+        "failed_lines": tally.failed,
+        "prompt_tokens": tally.prompt_tokens,
+        "cached_tokens": tally.cached_tokens,
+        "completion_tokens": tally.completion_tokens,
+    }
+    now = clock.now(session)
+    return bool(_move(session, now, ending, Job.id == job_id, values=values))
+
+
+def tally(session: Session, job: Job) -> Tally:
+    """Sums over the committed parts, or the final numbers of a published job."""
+    if job.completed_lines is not None:
+        return Tally(
+            completed=job.completed_lines,
+            failed=job.failed_lines or 0,
+            prompt_tokens=job.prompt_tokens or 0,
+            cached_tokens=job.cached_tokens or 0,
+            completion_tokens=job.completion_tokens or 0,
+            input_bytes=job.total_bytes,
+        )
+    columns = (
+        Part.completed_lines,
+        Part.failed_lines,
+        Part.prompt_tokens,
+        Part.cached_tokens,
+        Part.completion_tokens,
+        Part.input_bytes,
+    )
+    sums = session.execute(
+        select(*(func.coalesce(func.sum(column), 0) for column in columns)).where(
+            Part.job_id == job.id
+        )
+    ).one()
+    completed, failed, prompt_tokens, cached_tokens, completion_tokens, input_bytes = map(int, sums)
+    return Tally(
+        completed=completed,
+        failed=failed,
+        prompt_tokens=prompt_tokens,
+        cached_tokens=cached_tokens,
+        completion_tokens=completion_tokens,
+        input_bytes=input_bytes,
+    )
+
+
+def errors(session: Session, job_id: str) -> Sequence[JobError]:
+    """What intake found wrong, in the order it was given."""
+    return session.scalars(
+        select(JobError).where(JobError.job_id == job_id).order_by(JobError.number)
+    ).all()
+
+
+def _move(
+    session: Session,
+    now: datetime,
+    to: JobState,
+    where: ColumnElement[bool],
+    *,
+    values: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """Move the jobs that `where` selects and `JOB_NEXT` lets go to `to`. The ids of those moved."""
+    origins = [state for state, following in JOB_NEXT.items() if to in following]
+    return list(
+        session.scalars(
+            update(Job)
+            .where(where, Job.status.in_(origins))
+            .values({"status": to, f"{to}_at": now, **(values or {})})
+            .returning(Job.id)
+            .execution_options(synchronize_session=False)
+        )
+    )
+
+
+def _shard_row(job_id: str, shard: PlannedShard) -> dict[str, Any]:
+    return {
+        "job_id": job_id,
+        "number": shard.number,
+        "model": shard.model,
+        "first_line": shard.first_line,
+        "line_count": shard.line_count,
+        "byte_start": shard.byte_start,
+        "byte_end": shard.byte_end,
+        "state": ShardState.QUEUED,
+        "attempt": 0,
+        "fence": 0,
+    }

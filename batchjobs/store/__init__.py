@@ -1,0 +1,1 @@
+"""The object store: bytes that are written once, under keys of ours."""

@@ -1,0 +1,43 @@
+"""Where objects lie. Keys are made of ids and numbers only, so they are safe as paths."""
+
+from __future__ import annotations
+
+import re
+
+from batchjobs.errors import StoreError
+
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_PREFIX = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*([A-Za-z0-9_][A-Za-z0-9_.-]*)?")
+
+
+def file_key(file_id: str) -> str:
+    """An uploaded or produced file."""
+    return f"files/{file_id}.jsonl"
+
+
+def part_key(job_id: str, shard: int, fence: int, part: int) -> str:
+    """Results of some lines of shard number `shard`, written under `fence`."""
+    return f"{shard_prefix(job_id, shard)}{fence:06d}-{part:06d}.jsonl"
+
+
+def shard_prefix(job_id: str, shard: int) -> str:
+    return f"{job_prefix(job_id)}shards/{shard:06d}/"
+
+
+def job_prefix(job_id: str) -> str:
+    """Everything that only serves to run the job."""
+    return f"jobs/{job_id}/"
+
+
+def check_key(key: str) -> str:
+    """The key itself. Raises StoreError for one that could leave the store or hide in it."""
+    if _KEY.fullmatch(key) is None:
+        raise StoreError(f"{key!r} is not a usable object key.")
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """The prefix itself; it may end within a name or be empty. Raises StoreError."""
+    if _PREFIX.fullmatch(prefix) is None:
+        raise StoreError(f"{prefix!r} is not a usable prefix of object keys.")
+    return prefix

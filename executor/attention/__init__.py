@@ -1,0 +1,1 @@
+"""Attention over the paged cache: one signature, several backends (`base.AttentionBackend`)."""

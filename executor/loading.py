@@ -1,0 +1,159 @@
+"""Weights, configuration and tokenizer from a folder or a Hugging Face id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+from executor import hook
+from executor.device import DevicePlan, plan_device
+from executor.errors import UnsupportedModelError
+from executor.settings import EngineSettings
+from executor.text import HfTokenizer
+
+_ATTENDING = frozenset({"full_attention", "sliding_attention"})
+_REFUSED = {
+    "llama4": "its attention temperature counts places in the packed row, not positions",
+    "llama4_text": "its attention temperature counts places in the packed row, not positions",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Where a model is: a folder, or a hub id at a pinned revision."""
+
+    source: str
+    revision: str | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What every `from_pretrained` here gets: no code from the checkpoint is ever run."""
+        local = Path(self.source).is_dir()
+        pinned = {} if local or self.revision is None else {"revision": self.revision}
+        return {"trust_remote_code": False, "local_files_only": local, **pinned}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A causal language model on its device, calling our attention, and what goes with it."""
+
+    module: nn.Module
+    config: Any
+    tokenizer: HfTokenizer
+    device: DevicePlan
+    max_positions: int
+    """The longest sequence the model computes the same in any company."""
+
+
+def load(checkpoint: Checkpoint, settings: EngineSettings) -> LoadedModel:
+    """Load for inference.
+
+    Raises:
+        UnsupportedModelError: not found, damaged, not safetensors, needs code of its own, or of
+            a family that cannot be packed.
+        EngineError: the asked-for device or dtype does not exist here.
+    """
+    config = load_config(checkpoint)
+    check_family(config)
+    device = plan_device(settings, config.dtype)
+    torch.set_num_threads(device.num_threads)
+    module = _load_module(checkpoint, config, device)
+    text_config = config.get_text_config()
+    tokenizer = load_tokenizer(checkpoint, vocab_size=text_config.vocab_size)
+    return LoadedModel(
+        module=module,
+        config=text_config,
+        tokenizer=tokenizer,
+        device=device,
+        max_positions=max_positions(text_config),
+    )
+
+
+def load_config(checkpoint: Checkpoint) -> Any:
+    """The model's configuration. Raises UnsupportedModelError."""
+    try:
+        return AutoConfig.from_pretrained(checkpoint.source, **checkpoint.arguments)
+    except (OSError, ValueError) as error:
+        raise _unusable(checkpoint, error) from error
+
+
+def load_tokenizer(checkpoint: Checkpoint, *, vocab_size: int) -> HfTokenizer:
+    """The fast tokenizer, with every id that ends an answer. Raises UnsupportedModelError."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint.source, **checkpoint.arguments)
+    except (OSError, ValueError) as error:
+        raise _unusable(checkpoint, error) from error
+    if not tokenizer.is_fast:
+        raise UnsupportedModelError(f"{checkpoint.source} has no fast tokenizer (tokenizer.json).")
+    # Length is checked against max_model_len; without this every long prompt prints a warning.
+    tokenizer.model_max_length = 2**62
+    eos = _eos_token_ids(checkpoint, tokenizer)
+    return HfTokenizer(tokenizer, eos, vocab_size)
+
+
+def check_family(config: Any) -> None:
+    """Refuse what is known to be wrong in a packed batch. Raises UnsupportedModelError."""
+    name = config.model_type
+    text_config = config.get_text_config()
+    if reason := _REFUSED.get(name) or _REFUSED.get(text_config.model_type):
+        raise UnsupportedModelError(f"{name} models cannot be packed: {reason}.")
+    kinds = set(getattr(text_config, "layer_types", None) or ()) - _ATTENDING
+    if kinds:
+        raise UnsupportedModelError(
+            f"{name} models cannot be packed: layers of kind {', '.join(sorted(kinds))} would mix "
+            "neighbouring requests."
+        )
+
+
+def max_positions(config: Any) -> int:
+    """Longest sequence whose positions do not depend on its neighbours.
+
+    `dynamic` and `longrope` RoPE choose their factors by the largest position of the whole
+    batch, so that one long request would change all others: they end where the choice begins.
+    """
+    longest: int = getattr(config, "max_position_embeddings", None) or 2048
+    parameters = getattr(config, "rope_parameters", None) or {}
+    layered = [value for value in parameters.values() if isinstance(value, dict)]
+    for rope in layered or [parameters]:
+        if rope.get("rope_type") in {"dynamic", "longrope"}:
+            longest = min(longest, rope.get("original_max_position_embeddings") or longest)
+    return longest
+
+
+def _load_module(checkpoint: Checkpoint, config: Any, device: DevicePlan) -> nn.Module:
+    hook.register()
+    try:
+        module: nn.Module = AutoModelForCausalLM.from_pretrained(
+            checkpoint.source,
+            config=config,
+            dtype=device.dtype,
+            attn_implementation=hook.NAME,
+            use_safetensors=True,
+            **checkpoint.arguments,
+        )
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        raise _unusable(checkpoint, error) from error
+    return module.eval().requires_grad_(requires_grad=False).to(device.device)
+
+
+def _eos_token_ids(checkpoint: Checkpoint, tokenizer: Any) -> frozenset[int]:
+    ids: set[int] = set()
+    if tokenizer.eos_token_id is not None:
+        ids.add(tokenizer.eos_token_id)
+    try:
+        generation = GenerationConfig.from_pretrained(checkpoint.source, **checkpoint.arguments)
+    except OSError:
+        return frozenset(ids)
+    eos = generation.eos_token_id
+    ids.update([eos] if isinstance(eos, int) else eos or [])
+    return frozenset(ids)
+
+
+def _unusable(checkpoint: Checkpoint, error: Exception) -> UnsupportedModelError:
+    reason = " ".join(str(error).split())
+    return UnsupportedModelError(f"Model {checkpoint.source} cannot be loaded: {reason[:400]}")

@@ -1,0 +1,143 @@
+"""An unmodified transformers model computing packed steps over our paged cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from executor.attention.base import (
+    AttentionBackend,
+    AttentionOptions,
+    LayerCache,
+    PackedBatch,
+    Slots,
+)
+from executor.scheduler import Span
+from executor.settings import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerShape:
+    """What one attention layer caches for a token: Hkv keys of Dk and values of Dv numbers."""
+
+    kv_heads: int
+    key_size: int
+    value_size: int
+
+    @property
+    def numbers(self) -> int:
+        return self.kv_heads * (self.key_size + self.value_size)
+
+
+class PagedCache:
+    """Keys and values of all layers, by block; which block is whose the pool knows."""
+
+    def __init__(
+        self, layers: dict[int, LayerShape], limits: Limits, *, dtype: torch.dtype, device: Any
+    ) -> None:
+        self.block_size = limits.block_size
+        self.layers = {
+            index: LayerCache(
+                *(
+                    torch.empty(
+                        (limits.num_blocks, shape.kv_heads, limits.block_size, size),
+                        dtype=dtype,
+                        device=device,
+                    )
+                    for size in (shape.key_size, shape.value_size)
+                )
+            )
+            for index, shape in layers.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PagedContext:
+    """Writes a step's keys and values to the cache and attends over it (`hook`)."""
+
+    cache: PagedCache
+    batch: PackedBatch
+    backend: AttentionBackend
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
+    ) -> Tensor:
+        cache = self.cache.layers[layer]
+        cache.write(key, value, self.batch.slots)
+        return self.backend(query, cache, self.batch, options)
+
+
+class PackedModel:
+    """Computes steps: all spans in one row [1, T], each at its own positions."""
+
+    def __init__(self, module: nn.Module, cache: PagedCache, backend: AttentionBackend) -> None:
+        self._module = module
+        self._cache = cache
+        self._backend = backend
+        self._device = next(module.parameters()).device
+
+    @torch.inference_mode()
+    def forward(self, spans: Many[Span]) -> Tensor:
+        """Logits [R, V] of the last token of each span that catches up, in order."""
+        batch = pack(spans, self._cache.block_size, self._device)
+        tokens = [t for s in spans for t in s.sequence.tokens[s.start : s.start + s.count]]
+        positions = [p for s in spans for p in range(s.start, s.start + s.count)]
+        last_rows = [
+            start + span.count - 1
+            for start, span in zip(batch.query_starts, spans, strict=True)
+            if span.catches_up
+        ]
+        return run_packed(
+            self._module,
+            self._row(tokens),
+            self._row(positions),
+            torch.tensor(last_rows, dtype=torch.int64, device=self._device),
+            PagedContext(self._cache, batch, self._backend),
+        )
+
+    def _row(self, values: list[int]) -> Tensor:
+        return torch.tensor(values, device=self._device)[None]
+
+
+def run_packed(
+    module: nn.Module, tokens: Tensor, positions: Tensor, rows: Tensor, context: object
+) -> Tensor:
+    """One forward pass over a packed row [1, T]; logits [R, V] of the given rows only."""
+    output = module(
+        input_ids=tokens,
+        position_ids=positions,
+        use_cache=False,
+        logits_to_keep=rows,
+        executor_ctx=context,
+    )
+    logits: Tensor = output.logits[0]
+    return logits
+
+
+def pack(spans: Many[Span], block_size: int, device: torch.device) -> PackedBatch:
+    """The layout of a step's row and where its tokens lie in the cache."""
+    query_starts, total = [], 0
+    for span in spans:
+        query_starts.append(total)
+        total += span.count
+    width = max(len(span.sequence.block_table) for span in spans)
+    tables = [
+        span.sequence.block_table + [0] * (width - len(span.sequence.block_table)) for span in spans
+    ]
+    places = [
+        (span.sequence.block_table[position // block_size], position % block_size)
+        for span in spans
+        for position in range(span.start, span.start + span.count)
+    ]
+    blocks, offsets = torch.tensor(places, device=device).unbind(dim=1)
+    return PackedBatch(
+        query_starts=query_starts,
+        query_lens=[span.count for span in spans],
+        context_lens=[span.start + span.count for span in spans],
+        block_tables=torch.tensor(tables, device=device),
+        slots=Slots(blocks.contiguous(), offsets.contiguous()),
+    )

@@ -1,0 +1,140 @@
+"""Find out how a model attends, and prove on the loaded weights that packing leaves it right.
+
+Whether a family may be packed is not looked up in a list: the model's own answers, one sequence
+at a time through transformers' eager attention, are compared with ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from executor import hook
+from executor.attention.base import AttentionBackend, AttentionOptions
+from executor.attention.reference import attend
+from executor.errors import UnsupportedModelError
+from executor.model import LayerShape, PackedModel, PagedCache, run_packed
+from executor.request import Request
+from executor.scheduler import Scheduler
+from executor.sequence import Group, Sequence
+from executor.settings import Limits
+
+_TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.15, torch.float16: 0.05}
+"""Largest difference allowed, as a share of the spread of the logits."""
+
+_LENGTHS = (3, 41, 18)
+"""Prompts of the check; the step budget below cuts the second in three."""
+_BUDGET = 20
+
+
+class LayerProbe:
+    """Attends over the whole row as one sequence and notes each layer's shape."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[int, LayerShape] = {}
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
+    ) -> Tensor:
+        if layer in self.shapes:
+            raise UnsupportedModelError(f"attention layer {layer} runs twice in one pass.")
+        self.shapes[layer] = LayerShape(
+            kv_heads=key.shape[1], key_size=key.shape[2], value_size=value.shape[2]
+        )
+        positions = torch.arange(len(query), device=query.device)
+        return attend(query, key.transpose(0, 1), value.transpose(0, 1), positions, options)
+
+
+@torch.inference_mode()
+def probe_layers(module: nn.Module, config: Any) -> dict[int, LayerShape]:
+    """Shapes of the attention layers by index.
+
+    Raises:
+        UnsupportedModelError: some layer does not attend through our hook.
+    """
+    probe = LayerProbe()
+    device = next(module.parameters()).device
+    row = torch.arange(4, device=device)[None]
+    try:
+        run_packed(module, row, row, torch.tensor([3], device=device), probe)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UnsupportedModelError(f"{type(module).__name__} cannot be packed: {error}") from error
+    if len(probe.shapes) != config.num_hidden_layers:
+        raise UnsupportedModelError(
+            f"{type(module).__name__} cannot be packed: {len(probe.shapes)} of its "
+            f"{config.num_hidden_layers} layers use the attention interface."
+        )
+    return probe.shapes
+
+
+def check_packing(
+    module: Any, layers: dict[int, LayerShape], backend: AttentionBackend, vocab_size: int
+) -> None:
+    """Compare packed, chunked and cached logits with the model's own.
+
+    Raises:
+        UnsupportedModelError: they differ, with the difference.
+    """
+    generator = torch.Generator().manual_seed(0)
+    prompts = [
+        torch.randint(vocab_size, (length,), generator=generator).tolist() for length in _LENGTHS
+    ]
+    ours = _packed_logits(module, layers, backend, prompts)
+    theirs = _eager_logits(module, prompts)
+    spread = theirs.std().clamp_min(1e-6)
+    difference = ((ours - theirs).abs().max() / spread).item()
+    tolerance = _TOLERANCE[module.dtype]
+    if not difference <= tolerance:
+        raise UnsupportedModelError(
+            f"{type(module).__name__} cannot be packed: its logits in a packed batch differ from "
+            f"its own by {difference:.2g} of their spread (allowed: {tolerance:g})."
+        )
+
+
+def _packed_logits(
+    module: Any, layers: dict[int, LayerShape], backend: AttentionBackend, prompts: list[list[int]]
+) -> Tensor:
+    """Logits after each prompt [P, V], computed in several steps with chunks."""
+    limits = Limits(
+        max_num_seqs=len(prompts),
+        max_num_batched_tokens=_BUDGET,
+        max_model_len=max(_LENGTHS),
+        num_blocks=16,
+        block_size=8,
+    )
+    cache = PagedCache(layers, limits, dtype=module.dtype, device=module.device)
+    model = PackedModel(module, cache, backend)
+    scheduler = Scheduler(limits)
+    sequences = [_sequence(prompt) for prompt in prompts]
+    for sequence in sequences:
+        scheduler.add(sequence)
+    logits: dict[int, Tensor] = {}
+    while len(logits) < len(sequences):
+        spans = scheduler.schedule()
+        ready = [span.sequence for span in spans if span.catches_up]
+        for sequence, row in zip(ready, model.forward(spans), strict=True):
+            logits[id(sequence)] = row.float()
+            scheduler.remove(sequence)
+    return torch.stack([logits[id(sequence)] for sequence in sequences])
+
+
+def _sequence(prompt: list[int]) -> Sequence:
+    request = Request(id="check", prompt_token_ids=tuple(prompt))
+    return Sequence(group=Group(request), index=0, tokens=list(prompt), watcher=None)
+
+
+@torch.inference_mode()
+def _eager_logits(module: Any, prompts: list[list[int]]) -> Tensor:
+    module.set_attn_implementation("eager")
+    try:
+        rows = [
+            module(input_ids=torch.tensor([prompt], device=module.device), use_cache=False)
+            .logits[0, -1]
+            .float()
+            for prompt in prompts
+        ]
+    finally:
+        module.set_attn_implementation(hook.NAME)
+    return torch.stack(rows)

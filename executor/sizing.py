@@ -1,0 +1,77 @@
+"""Limits of the engine from what the machine has free."""
+
+from __future__ import annotations
+
+import psutil
+import torch
+
+from executor.errors import EngineError
+from executor.loading import LoadedModel
+from executor.model import LayerShape
+from executor.settings import EngineSettings, Limits
+
+CPU_BLOCK_SIZE = 64
+CUDA_BLOCK_SIZE = 16
+
+CPU_MEMORY_SHARE = 0.4
+CUDA_MEMORY_SHARE = 0.9
+"""Of the memory free once the weights are loaded; activations take the rest."""
+
+CPU_MAX_NUM_SEQS = 64
+CUDA_MAX_NUM_SEQS = 256
+CUDA_MAX_NUM_BATCHED_TOKENS = 8192
+
+CPU_STEP_FLOPS = 2e11
+"""Work of one CPU step: about two seconds on two cores, so that a stop is heard in time."""
+CPU_MIN_BATCHED_TOKENS, CPU_MAX_BATCHED_TOKENS = 64, 512
+
+
+def plan_limits(
+    loaded: LoadedModel, layers: dict[int, LayerShape], settings: EngineSettings
+) -> Limits:
+    """Decide everything `settings` leaves open.
+
+    Raises:
+        EngineError: not even one sequence of max_model_len tokens fits the memory.
+    """
+    cuda = loaded.device.device.type == "cuda"
+    block_size = settings.block_size or (CUDA_BLOCK_SIZE if cuda else CPU_BLOCK_SIZE)
+    itemsize = loaded.device.dtype.itemsize
+    block_bytes = block_size * itemsize * sum(shape.numbers for shape in layers.values())
+    memory = settings.kv_cache_memory or _free_bytes(cuda)
+    affordable = memory // block_bytes
+    max_model_len = min(settings.max_model_len or loaded.max_positions, loaded.max_positions)
+    if settings.max_model_len is None:
+        max_model_len = min(max_model_len, affordable * block_size)
+    blocks_per_sequence = -(-max_model_len // block_size)
+    if affordable < max(1, blocks_per_sequence):
+        raise EngineError(
+            f"One sequence of max_model_len={max_model_len} tokens needs "
+            f"{blocks_per_sequence * block_bytes:,} bytes of KV cache, and {memory:,} are to be "
+            "had: lower max_model_len or raise kv_cache_memory."
+        )
+    max_num_seqs = settings.max_num_seqs or (CUDA_MAX_NUM_SEQS if cuda else CPU_MAX_NUM_SEQS)
+    budget = settings.max_num_batched_tokens or (
+        CUDA_MAX_NUM_BATCHED_TOKENS if cuda else _cpu_budget(loaded, max_num_seqs)
+    )
+    return Limits(
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=budget,
+        max_model_len=max_model_len,
+        num_blocks=min(affordable, max_num_seqs * blocks_per_sequence),
+        block_size=block_size,
+    )
+
+
+def _free_bytes(cuda: bool) -> int:
+    if cuda:
+        free, _ = torch.cuda.mem_get_info()
+        return int(free * CUDA_MEMORY_SHARE)
+    return int(psutil.virtual_memory().available * CPU_MEMORY_SHARE)
+
+
+def _cpu_budget(loaded: LoadedModel, max_num_seqs: int) -> int:
+    parameters = sum(p.numel() for p in loaded.module.parameters())
+    tokens = int(CPU_STEP_FLOPS / (2 * parameters))
+    bounded = max(CPU_MIN_BATCHED_TOKENS, min(CPU_MAX_BATCHED_TOKENS, tokens))
+    return max(max_num_seqs, bounded)

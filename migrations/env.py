@@ -1,0 +1,39 @@
+"""Alembic's entry: brings the tables of `batchjobs.models` to a database."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from alembic import context
+from sqlalchemy import Connection, Enum, create_engine
+
+from batchjobs.models import Base, UtcDateTime
+from batchjobs.settings import Settings
+
+
+def render_item(kind: str, item: Any, _autogenerate: object) -> str | Literal[False]:
+    """Keep migrations free of imports from the package, which goes on changing."""
+    if kind == "type" and isinstance(item, UtcDateTime):
+        return "sa.DateTime(timezone=True)"
+    if kind == "type" and isinstance(item, Enum):
+        return f"sa.String(length={item.length})"
+    return False
+
+
+def migrate(connection: Connection) -> None:
+    context.configure(
+        connection=connection,
+        target_metadata=Base.metadata,
+        render_as_batch=True,
+        render_item=render_item,
+        transactional_ddl=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+if (given := context.config.attributes.get("connection")) is not None:
+    migrate(given)
+else:  # the `alembic` command in a checkout
+    with create_engine(Settings.load().database_url).begin() as own:
+        migrate(own)

@@ -1,0 +1,20 @@
+"""The real default model, for tests that must see real tokens."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from batchjobs.worker.default_model import fetch_weights
+
+
+@pytest.fixture(scope="session")
+def default_model() -> Path:
+    """Its folder: `$BATCHJOBS_TEST_MODEL`, or one fetched once into the user's cache."""
+    chosen = os.environ.get("BATCHJOBS_TEST_MODEL")
+    if chosen:
+        return Path(chosen)
+    return fetch_weights(Path(platformdirs.user_cache_dir("batchjobs")) / "models")
