@@ -1,22 +1,24 @@
 """Finalize: from the parts of a job to its output and error files.
 
-Every line of the job ends in exactly one of the two, in input order: results come from the parts,
-and a line that was never answered, which only a cancelled or expired job has, from the input. The
-numbers must agree before anything is published; publishing is one transaction, so that of two
-processes that finalize a job one does, and the other removes what it wrote.
+The input is read once more beside the parts, so that every line provably ends in exactly one of
+the two files, in input order, under its own custom_id. A line without a result, which only a
+cancelled or expired job may have, is in the error file. Nothing is published until the numbers
+agree; publishing is one transaction, so that of two processes that finalize a job one does, and
+the other removes what it wrote.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, Self
 
 import orjson
-from sqlalchemy.orm import Session
 
 from batchjobs.deployment import Deployment
 from batchjobs.errors import IntegrityError, ObjectMissingError
@@ -27,8 +29,8 @@ from batchjobs.models import Job, Part
 from batchjobs.queue import claims, jobs
 from batchjobs.queue.claims import ShardFacts
 from batchjobs.queue.jobs import Tally
-from batchjobs.shard_lines import read_shard
-from batchjobs.states import TERMINAL, JobState, Outcome, ShardState
+from batchjobs.shard_lines import ShardLine, read_shard
+from batchjobs.states import TERMINAL, JobState, Outcome
 from batchjobs.store.base import ObjectStore
 from batchjobs.store.layout import file_key, job_prefix
 from batchjobs.wire import unrun_line
@@ -48,19 +50,19 @@ _UNRUN = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """What becomes of a line; `outcome` None was never answered."""
+class _Result:
+    """A line of one of the two files; `outcome` None was never answered."""
 
-    number: int
+    line: int
     outcome: Outcome | None
     record: dict[str, Any]
 
 
 def finalize(deployment: Deployment, job_id: str) -> bool:
-    """Publish a finalizing or cancelling job, and remove its parts. True if this call did.
+    """Publish a finalizing or cancelling job and remove its parts. True if this call did.
 
-    Safe to call again, at any time and from two processes at once; for a job in another state it
-    does nothing but remove what a crash has left.
+    Safe to call again, at any time and from two processes at once. For a job in another state it
+    does nothing, but removes what a crash may have left of an ended one.
 
     Raises:
         NotFoundError: no such job.
@@ -70,17 +72,183 @@ def finalize(deployment: Deployment, job_id: str) -> bool:
     with deployment.database.write() as session:
         jobs.close_shards(session, job_id)
         job = jobs.get(session, job_id)
-    ending = JobState.CANCELLED if job.status == JobState.CANCELLING else job.ending
-    if job.status in TERMINAL:
-        _remove_parts(deployment, job_id)
-    if job.status not in (JobState.FINALIZING, JobState.CANCELLING) or ending is None:
-        return False
-    try:
-        published = _Publication(deployment, job, ending).run()
-    except ObjectMissingError as missing:
-        if _is_ended(deployment, job_id):
-            return False  # the process that was first has removed the parts
-        raise IntegrityError(f"Results of {job_id} are lost: {missing}") from missing
-    if published:
-        _remove_parts(deployment, job_id)
+        ending = jobs.ending(job)
+        shards = claims.shards(session, job_id)
+    published = ending is not None and _publish_unless_ended(deployment, job, ending, shards)
+    if published or job.status in TERMINAL:
+        _remove_parts(deployment.store, job_id)
     return published
+
+
+def _publish_unless_ended(
+    deployment: Deployment, job: Job, ending: JobState, shards: list[ShardFacts]
+) -> bool:
+    try:
+        return _publish(deployment, job, ending, shards)
+    except (IntegrityError, ObjectMissingError) as failed:
+        with deployment.database.read() as session:
+            if jobs.get(session, job.id).status in TERMINAL:
+                return False  # the process that was first has removed the parts under us
+        if isinstance(failed, ObjectMissingError):
+            raise IntegrityError(f"Results of {job.id} are lost: {failed}") from failed
+        raise
+
+
+def _publish(deployment: Deployment, job: Job, ending: JobState, shards: list[ShardFacts]) -> bool:
+    files = _Files(deployment.store)
+    try:
+        with files:
+            for result in _merge(deployment.store, shards, ending):
+                files.add(result)
+            tally = _tally(job, shards, files.counts)
+    except BaseException:
+        files.discard()
+        raise
+    published = _commit(deployment, job, files, tally)
+    if not published:
+        files.discard()
+    return published
+
+
+def _commit(deployment: Deployment, job: Job, files: _Files, tally: Tally) -> bool:
+    output, errors = files.output, files.errors
+    with deployment.database.write() as session:
+        published = jobs.publish(
+            session,
+            deployment.clock,
+            job.id,
+            output_file_id=output.file_id if output else None,
+            error_file_id=errors.file_id if errors else None,
+            tally=tally,
+        )
+        for written, name in ((output, "output"), (errors, "error")):
+            if published and written:
+                filename = f"{job.id}_{name}.jsonl"
+                add_row(session, deployment.clock, written, filename=filename, purpose=PURPOSE)
+    return published
+
+
+class _Files:
+    """The output and error file in the making; neither exists before its first line."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.output: FileWriter | None = None
+        self.errors: FileWriter | None = None
+        self.counts: Counter[Outcome | None] = Counter()
+        self._store = store
+        self._open = ExitStack()
+        self._last_line = 0
+
+    def __enter__(self) -> Self:
+        self._open.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
+
+    def add(self, result: _Result) -> None:
+        if result.line <= self._last_line:
+            raise IntegrityError(
+                f"Line {result.line} comes after line {self._last_line} in the results."
+            )
+        self._last_line = result.line
+        self.counts[result.outcome] += 1
+        self._file_of(result.outcome).write(dump_line(result.record))
+
+    def discard(self) -> None:
+        for written in (self.output, self.errors):
+            if written is not None:
+                self._store.delete(file_key(written.file_id))
+
+    def _file_of(self, outcome: Outcome | None) -> FileWriter:
+        if outcome == Outcome.COMPLETED:
+            if self.output is None:
+                self.output = self._open.enter_context(create_file(self._store))
+            return self.output
+        if self.errors is None:
+            self.errors = self._open.enter_context(create_file(self._store))
+        return self.errors
+
+
+def _merge(store: ObjectStore, shards: Iterable[ShardFacts], ending: JobState) -> Iterator[_Result]:
+    """The results of all lines in order. Shards of different models overlap, those of one do
+    not: one shard of each model is in memory."""
+    by_model: dict[str, list[ShardFacts]] = {}
+    for shard in shards:
+        by_model.setdefault(shard.work.model, []).append(shard)
+    streams = [
+        chain.from_iterable(_results(store, shard, ending) for shard in of_model)
+        for of_model in by_model.values()
+    ]
+    return heapq.merge(*streams, key=lambda result: result.line)
+
+
+def _results(store: ObjectStore, shard: ShardFacts, ending: JobState) -> Iterator[_Result]:
+    """One result for each line of the shard, in order."""
+    work = shard.work
+    found: dict[int, _Result] = {}
+    for result in chain.from_iterable(_read_part(store, part) for part in shard.parts):
+        if result.line in found:
+            raise IntegrityError(f"Line {result.line} of {work.job_id} has two results.")
+        found[result.line] = result
+    for line in read_shard(store, work):
+        if line.number in found:
+            result = found.pop(line.number)
+        else:
+            result = _unrun(work.job_id, line, ending)
+        if result.record["custom_id"] != line.custom_id:
+            raise IntegrityError(f"Line {line.number} of {work.job_id} has another line's result.")
+        yield result
+    if found:
+        raise IntegrityError(
+            f"Shard {work.number} of {work.job_id} has a result for line {min(found)}, which is not"
+            " one of its lines."
+        )
+
+
+def _read_part(store: ObjectStore, part: Part) -> Iterator[_Result]:
+    with store.open(part.key) as stream:
+        data = stream.read()
+    if hashlib.sha256(data).hexdigest() != part.sha256:
+        raise IntegrityError(
+            f"The results in {store.locate(part.key)} are damaged: their checksum is not the one"
+            " they were written with."
+        )
+    for line in data.removesuffix(b"\n").split(b"\n"):
+        entry = orjson.loads(line)
+        yield _Result(line=entry["line"], outcome=Outcome(entry["outcome"]), record=entry["record"])
+
+
+def _unrun(job_id: str, line: ShardLine, ending: JobState) -> _Result:
+    if ending not in _UNRUN:
+        raise IntegrityError(f"Line {line.number} of {job_id} has no result.")
+    code, message = _UNRUN[ending]
+    record = unrun_line(line.custom_id, line_digest(job_id, line.number), code, message)
+    return _Result(line=line.number, outcome=None, record=record)
+
+
+def _tally(job: Job, shards: Iterable[ShardFacts], counts: Counter[Outcome | None]) -> Tally:
+    """The final numbers. Raises IntegrityError if lines, parts and job do not agree on them."""
+    parts = [part for shard in shards for part in shard.parts]
+    completed = sum(part.completed_lines for part in parts)
+    failed = sum(part.failed_lines for part in parts)
+    found = (counts[Outcome.COMPLETED], counts[Outcome.FAILED], counts.total())
+    if found != (completed, failed, job.total_lines):
+        raise IntegrityError(
+            f"The results of {job.id} do not add up: {found[0]} completed, {found[1]} failed and"
+            f" {counts[None]} never run, but its parts say {completed} and {failed}, and it has"
+            f" {job.total_lines} lines."
+        )
+    return Tally(
+        completed=completed,
+        failed=failed,
+        prompt_tokens=sum(part.prompt_tokens for part in parts),
+        cached_tokens=sum(part.cached_tokens for part in parts),
+        completion_tokens=sum(part.completion_tokens for part in parts),
+        input_bytes=sum(part.input_bytes for part in parts),
+    )
+
+
+def _remove_parts(store: ObjectStore, job_id: str) -> None:
+    for key in list(store.list(job_prefix(job_id))):
+        store.delete(key)

@@ -60,9 +60,15 @@ def _attention(
         softcap=softcap,
         sinks=s_aux,
     )
-    rows = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
-    output = executor_ctx.attend(layer_index(module), *rows, options)
+    output = executor_ctx.attend(
+        layer_index(module), _rows(query), _rows(key), _rows(value), options
+    )
     return output[None], None
+
+
+def _rows(heads_first: Tensor) -> Tensor:
+    """[1, H, T, D] to [T, H, D]."""
+    return heads_first[0].transpose(0, 1)
 
 
 def layer_index(module: nn.Module) -> int:

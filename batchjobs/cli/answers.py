@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
-
-import orjson
 
 from batchjobs.cli.delivery import open_result
 
@@ -18,47 +17,66 @@ MAX_REASONS = 3
 _LINES_LOOKED_AT = 1000
 """Of an error file, for the reasons in a summary: enough to tell, and quick."""
 
-Record = dict[str, Any]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """`status` is the HTTP-like code, or what kept the line from running; `text` is the choices'
+    text, or the error's message."""
+
+    custom_id: str
+    status: str
+    text: str
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Answer:
+        """Of a line of an output or error file."""
+        custom_id = str(record["custom_id"])
+        if record["error"] is not None:
+            error = record["error"]
+            return cls(custom_id=custom_id, status=error["code"], text=error["message"])
+        response = record["response"]
+        return cls(
+            custom_id=custom_id,
+            status=str(response["status_code"]),
+            text=_body_text(response["body"]),
+        )
 
 
-def first_answers(deployment: Deployment, job: Job, limit: int) -> list[tuple[str, str]]:
-    """custom_id and answer (or error) of up to `limit` lines: the output file's, then the
-    error file's."""
-    rows: list[tuple[str, str]] = []
+def first_answers(deployment: Deployment, job: Job, limit: int) -> list[Answer]:
+    """Of up to `limit` lines: the output file's, then the error file's."""
+    answers: list[Answer] = []
     for file_id in (job.output_file_id, job.error_file_id):
-        if file_id is not None and len(rows) < limit:
-            with open_result(deployment, file_id) as lines:
-                rows += [
-                    (str(record["custom_id"]), answer(record))
-                    for record in _records(lines, limit - len(rows))
-                ]
-    return rows
+        if file_id is not None:
+            answers += _answers(deployment, file_id, limit - len(answers))
+    return answers
 
 
 def first_reasons(deployment: Deployment, job: Job) -> list[str]:
     """Why lines failed, the most frequent first, each with how often: `12 × the message`."""
     if job.error_file_id is None:
         return []
-    with open_result(deployment, job.error_file_id) as lines:
-        reasons = Counter(answer(record) for record in _records(lines, _LINES_LOOKED_AT))
+    failed = _answers(deployment, job.error_file_id, _LINES_LOOKED_AT)
+    reasons = Counter(answer.text for answer in failed)
     return [f"{times:,} × {reason}" for reason, times in reasons.most_common(MAX_REASONS)]
 
 
-def answer(record: Record) -> str:
-    """The text of a result line's choices, or its error's message."""
-    if record["error"] is not None:
-        return str(record["error"]["message"])
-    body = record["response"]["body"]
+def _answers(deployment: Deployment, file_id: str, limit: int) -> list[Answer]:
+    with open_result(deployment, file_id) as lines:
+        return [Answer.of(record) for record in _records(lines, limit)]
+
+
+def _records(lines: BinaryIO, limit: int) -> Iterator[dict[str, Any]]:
+    import orjson
+
+    for _, line in zip(range(limit), lines, strict=False):
+        yield orjson.loads(line)
+
+
+def _body_text(body: dict[str, Any]) -> str:
     if "error" in body:
         return str(body["error"]["message"])
     return " ┃ ".join(_choice_text(choice) for choice in body["choices"])
 
 
-def _choice_text(choice: Record) -> str:
-    text = choice["message"]["content"] if "message" in choice else choice["text"]
-    return str(text)
-
-
-def _records(lines: BinaryIO, limit: int) -> Iterator[Record]:
-    for _, line in zip(range(limit), lines, strict=False):
-        yield orjson.loads(line)
+def _choice_text(choice: dict[str, Any]) -> str:
+    return str(choice["message"]["content"] if "message" in choice else choice["text"])

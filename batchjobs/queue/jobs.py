@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from batchjobs.clock import Clock
@@ -20,7 +20,7 @@ from batchjobs.errors import ConflictError, IntegrityError, NotFoundError
 from batchjobs.ids import new_job_id
 from batchjobs.models import Job, JobError, Part, Shard
 from batchjobs.queue.terms import check_metadata, parse_window
-from batchjobs.states import JOB_NEXT, TERMINAL, JobState, ShardState
+from batchjobs.states import JOB_NEXT, JobState, ShardState
 
 if TYPE_CHECKING:
     from batchjobs.intake import FoundProblem
@@ -53,7 +53,7 @@ def create(
     metadata: Mapping[str, object] | None = None,
     seed: int = 0,
 ) -> Job:
-    """A job for intake. The input file may be missing; intake says so.
+    """A job for intake, which also says if there is no such endpoint or input file.
 
     Raises:
         InvalidRequestError: the window or the metadata is wrong.
@@ -198,6 +198,15 @@ def settle(session: Session, clock: Clock, job_id: str) -> JobState | None:
     return None if session.scalar(running.limit(1)) is not None else job.status
 
 
+def unsettled(session: Session) -> Sequence[str]:
+    """The jobs that have not ended, the most urgent first."""
+    return session.scalars(
+        select(Job.id)
+        .where(Job.status.not_in(TERMINAL))
+        .order_by(Job.expires_at, Job.created_at, Job.id)
+    ).all()
+
+
 def close_shards(session: Session, job_id: str) -> int:
     """End the shards of a cancelled or expired job that have no result for every line yet.
 
@@ -220,6 +229,13 @@ def close_shards(session: Session, job_id: str) -> int:
     return len(closed)
 
 
+def ending(job: Job) -> JobState | None:
+    """The terminal state that `publish` gives the job; None while it may not yet, or did."""
+    if job.status == JobState.CANCELLING:
+        return JobState.CANCELLED
+    return job.ending if job.status == JobState.FINALIZING else None
+
+
 def publish(
     session: Session,
     clock: Clock,
@@ -229,13 +245,13 @@ def publish(
     error_file_id: str | None,
     tally: Tally,
 ) -> bool:
-    """Give a finalizing or cancelling job its terminal state, files and final counts together.
+    """Give a finalizing or cancelling job its terminal state, files and final counts together,
+    and drop the rows of its parts.
 
     False, and nothing happens, if it is in no such state: another process was first.
     """
-    job = get(session, job_id)
-    ending = JobState.CANCELLED if job.status == JobState.CANCELLING else job.ending
-    if ending is None or job.status in TERMINAL:
+    state = ending(get(session, job_id))
+    if state is None:
         return False
     values = {
         "output_file_id": output_file_id,
@@ -246,8 +262,10 @@ def publish(
         "cached_tokens": tally.cached_tokens,
         "completion_tokens": tally.completion_tokens,
     }
-    now = clock.now(session)
-    return bool(_move(session, now, ending, Job.id == job_id, values=values))
+    if not _move(session, clock.now(session), state, Job.id == job_id, values=values):
+        return False
+    session.execute(delete(Part).where(Part.job_id == job_id))
+    return True
 
 
 def tally(session: Session, job: Job) -> Tally:

@@ -97,10 +97,8 @@ class DirectoryStore:
             for attempt in range(1, LINK_ATTEMPTS + 1):
                 try:
                     _make_directory(target.parent)
-                    os.link(temporary, target)
+                    _hard_link(temporary, target, key)
                     break
-                except FileExistsError:
-                    raise ObjectExistsError(f"The object {key} exists already.") from None
                 except FileNotFoundError:
                     if attempt == LINK_ATTEMPTS:
                         raise
@@ -174,6 +172,13 @@ def _existing(key: str) -> Iterator[None]:
         if isinstance(failed.__cause__, FileNotFoundError | NotADirectoryError):
             raise ObjectMissingError(f"No object {key} in the store.") from None
         raise
+
+
+def _hard_link(temporary: Path, target: Path, key: str) -> None:
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise ObjectExistsError(f"The object {key} exists already.") from None
 
 
 def _make_directory(path: Path) -> None:

@@ -72,9 +72,9 @@ def _decode_kernel(
     values: Floats,  # [N, Hkv, block_size, Dv]
     tables: Ints,  # [D, M]
     lengths: Ints,  # [D]
-    scale: float,
+    scale: np.float32,
     window: int,  # 0: none
-    softcap: float,  # 0: none
+    softcap: np.float32,  # 0: none
     sinks: Floats,  # [Hq] or empty
     output: Floats,  # [D, Hq, Dv]
 ) -> None:
@@ -94,22 +94,22 @@ def _decode_kernel(
                 total = np.float32(0)
                 for d in range(key_size):
                     total += row[d] * key[d]
-                total *= scale
+                score = total * scale
                 if softcap > 0:
-                    total = softcap * math.tanh(total / softcap)
-                scores[g, position - first] = total
+                    score = softcap * np.float32(math.tanh(score / softcap))
+                scores[g, position - first] = score
         for g in range(group):
             highest = scores[g].max()
             if sinks.size > 0:
                 highest = max(highest, sinks[head * group + g])
-            total = np.float32(0)
+            weight_sum = np.float32(0)
             for i in range(length - first):
-                scores[g, i] = math.exp(scores[g, i] - highest)
-                total += scores[g, i]
+                scores[g, i] = np.float32(math.exp(scores[g, i] - highest))
+                weight_sum += scores[g, i]
             if sinks.size > 0:
-                total += math.exp(sinks[head * group + g] - highest)
+                weight_sum += np.float32(math.exp(sinks[head * group + g] - highest))
             for i in range(length - first):
-                scores[g, i] /= total
+                scores[g, i] /= weight_sum
         mixed = np.zeros((group, value_size), dtype=np.float32)
         for position in range(first, length):
             block = tables[sequence, position // block_size]

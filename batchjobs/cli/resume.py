@@ -1,0 +1,28 @@
+"""`batchjobs resume JOB`."""
+
+from __future__ import annotations
+
+import click
+
+from batchjobs.cli.command import Command
+from batchjobs.cli.delivery import Destinations
+from batchjobs.cli.exits import Exit
+
+
+@click.command(cls=Command, example="batchjobs resume batch_4c1f… -o results.jsonl")
+@click.argument("job")
+@click.option("-o", "--output", metavar="OUT", help="Copy the results here (- is stdout).")
+@click.option("--errors", metavar="ERR", help="Copy the lines that failed here.")
+@click.option("--json", "as_json", is_flag=True, help="Print the API's batch object at the end.")
+def resume(job: str, output: str | None, errors: str | None, as_json: bool) -> Exit:
+    """Go on with a job that was interrupted or detached.
+
+    Lines that are done are not run again. A job that has ended only gets its summary.
+    """
+    from batchjobs.cli.deployment import open_deployment
+    from batchjobs.cli.running import Running
+
+    destinations = Destinations(output=output, errors=errors)
+    destinations.check(as_json=as_json)
+    with open_deployment() as deployment:
+        return Running(deployment, job, destinations=destinations, as_json=as_json).run()

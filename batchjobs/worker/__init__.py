@@ -1,0 +1,1 @@
+"""Workers: the only room that knows both the queue and the executor."""

@@ -1,0 +1,113 @@
+"""Models of the catalogue as engines that are ready to run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from batchjobs import __version__
+from batchjobs.endpoints.base import ModelContext, Tokenizer
+from batchjobs.errors import ModelError
+from batchjobs.models import Model
+from batchjobs.settings import Settings
+from executor.metrics import EngineMetrics
+from executor.request import Completion, Request
+from executor.settings import EngineSettings, Limits
+
+
+class Runner(Protocol):
+    """The part of `executor.engine.Engine` that a worker uses."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def metrics(self) -> EngineMetrics: ...
+
+    def run(
+        self, requests: Iterable[Request], on_step: Callable[[], None] | None = None
+    ) -> Iterator[Completion]: ...
+
+    def abort(self, request_ids: Collection[str] | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A running model. `decisions` say in words what was chosen for this machine, and why."""
+
+    engine: Runner
+    tokenizer: Tokenizer
+    fingerprint: str
+    decisions: tuple[tuple[str, str], ...] = ()
+
+    def context(self, name: str) -> ModelContext:
+        """For lines that ask for the model as `name`."""
+        return ModelContext(
+            name=name,
+            tokenizer=self.tokenizer,
+            max_model_len=self.engine.limits.max_model_len,
+            fingerprint=self.fingerprint,
+        )
+
+
+class EngineSource(Protocol):
+    def load(self, model: Model) -> LoadedModel:
+        """Raises ModelError with the reason when it cannot run here."""
+
+
+class CheckpointEngines:
+    """Loads with torch and transformers, which are imported at the first load."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def load(self, model: Model) -> LoadedModel:
+        from executor.build import build_engine
+        from executor.errors import EngineError
+        from executor.loading import Checkpoint
+
+        try:
+            ready = build_engine(
+                Checkpoint(source=model.source, revision=model.revision),
+                engine_settings(self._settings),
+            )
+        except EngineError as error:
+            raise ModelError(str(error)) from error
+        device, limits = ready.device, ready.engine.limits
+        dtype = str(device.dtype).removeprefix("torch.")
+        return LoadedModel(
+            engine=ready.engine,
+            tokenizer=ready.tokenizer,
+            fingerprint=fingerprint(model, dtype),
+            decisions=(
+                ("device", f"{device.device} ({device.device_reason})"),
+                ("dtype", f"{dtype} ({device.dtype_reason})"),
+                ("threads", f"{device.num_threads} ({device.threads_reason})"),
+                ("attention", ready.attention_backend),
+                ("max_model_len", f"{limits.max_model_len:,} tokens"),
+                ("max_num_seqs", f"{limits.max_num_seqs:,}"),
+                ("max_num_batched_tokens", f"{limits.max_num_batched_tokens:,}"),
+                ("KV cache", f"{limits.num_blocks:,} blocks of {limits.block_size} tokens"),
+            ),
+        )
+
+
+def engine_settings(settings: Settings) -> EngineSettings:
+    return EngineSettings(
+        device=settings.device,
+        dtype=settings.dtype,
+        num_threads=settings.num_threads,
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        kv_cache_memory=settings.kv_cache_memory,
+        max_model_len=settings.max_model_len,
+        block_size=settings.block_size,
+    )
+
+
+def fingerprint(model: Model, dtype: str) -> str:
+    """Changes with whatever may change an answer: weights, number type, engine version."""
+    words = f"{model.source}@{model.revision} {dtype} batchjobs {__version__}"
+    return f"fp_{hashlib.blake2b(words.encode(), digest_size=5).hexdigest()}"

@@ -1,0 +1,285 @@
+"""One model at work: shards in, requests through the engine, results to checkpoints.
+
+The engine is never drained between shards: while one shard's last answers decode, the next
+shards' requests, of whatever job, are already running.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from batchjobs.deployment import Deployment
+from batchjobs.endpoints import ENDPOINTS
+from batchjobs.errors import BatchJobsError, Interrupted, LeaseLostError
+from batchjobs.finalize import finalize
+from batchjobs.queue import claims, jobs
+from batchjobs.queue.jobs import Tally
+from batchjobs.shard_lines import ShardLine, read_shard
+from batchjobs.states import JobState
+from batchjobs.worker.engines import LoadedModel
+from batchjobs.worker.line_work import LineWork, line_context
+from batchjobs.worker.open_shard import OpenShard
+from batchjobs.worker.progress import (
+    ModelReport,
+    Progress,
+    estimate_remaining_tokens,
+    estimate_seconds,
+)
+from batchjobs.worker.stop import StopSignal
+from executor.request import Completion, Request
+
+
+class ModelSession:
+    """Answers every claimable shard of one model, of one job or of all.
+
+    | what | when | where |
+    |---|---|---|
+    | claim | the engine wants requests and no open shard has lines left | `_requests` |
+    | checkpoint | every checkpoint_seconds, and when a shard or the run ends | `_checkpoint` |
+    | heartbeat | every third of a lease, between steps: a hung engine loses its shards | `_poll` |
+    | cancel, expiry | every poll_seconds; running generations stop before the next step | `_poll` |
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        loaded: LoadedModel,
+        *,
+        model: str,
+        worker: str,
+        job_id: str | None,
+        on_progress: Callable[[Progress], None],
+        stop: StopSignal,
+    ) -> None:
+        self._deployment = deployment
+        self._settings = deployment.settings
+        self._database = deployment.database
+        self._engine = loaded.engine
+        self._loaded = loaded
+        self._model = model
+        self._worker = worker
+        self._job_id = job_id
+        self._on_progress = on_progress
+        self._stop = stop
+        self._open: dict[int, OpenShard] = {}
+        self._lines: dict[str, LineWork] = {}
+        self._finished_tokens = 0
+        self._started = self._next_poll = time.monotonic()
+        self._next_checkpoint = self._started + self._settings.checkpoint_seconds
+        self._next_heartbeat = self._started + self._settings.lease_seconds / 3
+
+    def run(self) -> ModelReport:
+        """Until nothing of this model is claimable and all that was claimed is answered.
+
+        Raises:
+            Interrupted: asked to stop; what is finished is checkpointed, shards are given back.
+        """
+        try:
+            try:
+                for completion in self._engine.run(self._requests(), on_step=self._tick):
+                    self._take(completion)
+            finally:
+                self._checkpoint()
+        except Interrupted:
+            self._give_back(list(self._open.values()))
+            raise
+        return self._report()
+
+    def _requests(self) -> Iterator[Request]:
+        while shard := self._claim():
+            for line in read_shard(self._deployment.store, shard.claim):
+                self._tick()
+                if shard.claim.shard_id not in self._open:
+                    break
+                if not shard.has_answer(line.number):
+                    yield from self._prepare(shard, line)
+            self._finish_if_complete(shard)
+
+    def _claim(self) -> OpenShard | None:
+        with self._database.write() as session:
+            claim = claims.claim_next(
+                session,
+                self._deployment.clock,
+                owner=self._worker,
+                lease_seconds=self._settings.lease_seconds,
+                models=[self._model],
+                job_id=self._job_id,
+            )
+        if claim is None:
+            return None
+        shard = OpenShard(claim, self._database, self._deployment.store)
+        self._open[claim.shard_id] = shard
+        return shard
+
+    def _prepare(self, shard: OpenShard, line: ShardLine) -> Iterator[Request]:
+        work = LineWork(
+            endpoint=ENDPOINTS[shard.claim.endpoint],
+            line=line,
+            context=line_context(shard.claim, line),
+            model=self._loaded.context(line.model),
+        )
+        try:
+            requests = work.prepare()
+        except BatchJobsError as error:
+            shard.add(line, *work.failure(error))
+            return
+        key = f"{shard.claim.shard_id}:{line.number}"
+        self._lines[key] = work
+        for number, request in enumerate(requests):
+            yield Request(
+                id=f"{key}:{number}",
+                prompt_token_ids=request.prompt_token_ids,
+                sampling=request.sampling,
+            )
+
+    def _take(self, completion: Completion) -> None:
+        key, _, number = completion.request_id.rpartition(":")
+        work = self._lines[key]
+        work.completions[int(number)] = completion
+        self._finished_tokens += completion.prompt_tokens + completion.completion_tokens
+        if not work.is_complete:
+            return
+        del self._lines[key]
+        shard = self._open[int(key.partition(":")[0])]
+        shard.add(work.line, *work.answer(), list(work.completions.values()))
+        self._finish_if_complete(shard)
+
+    def _finish_if_complete(self, shard: OpenShard) -> None:
+        claim = shard.claim
+        if claim.shard_id not in self._open or not shard.is_complete:
+            return
+        del self._open[claim.shard_id]
+        try:
+            shard.checkpoint()
+            with self._database.write() as session:
+                claims.finish(session, claim)
+        except LeaseLostError:
+            return
+        self._settle(claim.job_id)
+
+    def _settle(self, job_id: str) -> None:
+        with self._database.write() as session:
+            state = jobs.settle(session, self._deployment.clock, job_id)
+        if state is not None:
+            finalize(self._deployment, job_id)
+
+    def _tick(self) -> None:
+        """Between steps: everything that must not wait for a completion."""
+        self._stop.check()
+        now = time.monotonic()
+        if now >= self._next_checkpoint:
+            self._checkpoint()
+            self._next_checkpoint = time.monotonic() + self._settings.checkpoint_seconds
+        if now >= self._next_heartbeat:
+            self._heartbeat()
+            self._next_heartbeat = now + self._settings.lease_seconds / 3
+        if now >= self._next_poll:
+            self._poll()
+            self._next_poll = time.monotonic() + self._settings.poll_seconds
+
+    def _checkpoint(self) -> None:
+        for shard in list(self._open.values()):
+            try:
+                shard.checkpoint()
+            except LeaseLostError:
+                self._forget(shard)
+
+    def _heartbeat(self) -> None:
+        with self._database.write() as session:
+            lost = claims.heartbeat(
+                session,
+                self._deployment.clock,
+                [shard.claim for shard in self._open.values()],
+                self._settings.lease_seconds,
+            )
+        for claim in lost:
+            self._forget(self._open[claim.shard_id])
+
+    def _poll(self) -> None:
+        for job_id in self._ended_jobs():
+            shards = [s for s in self._open.values() if s.claim.job_id == job_id]
+            self._give_back(shards)
+            self._settle(job_id)
+        self._on_progress(self._progress())
+
+    def _ended_jobs(self) -> list[str]:
+        """Jobs of open shards that were cancelled or whose window has closed."""
+        open_jobs = {shard.claim.job_id: shard.claim for shard in self._open.values()}
+        with self._database.read() as session:
+            now = self._deployment.clock.now(session)
+            status = {job_id: jobs.get(session, job_id).status for job_id in open_jobs}
+        if any(claim.expires_at <= now for claim in open_jobs.values()):
+            with self._database.write() as session:
+                expired = jobs.expire_due(session, self._deployment.clock)
+            status.update((job_id, JobState.FINALIZING) for job_id in expired if job_id in status)
+        return [job_id for job_id, state in status.items() if state != JobState.IN_PROGRESS]
+
+    def _give_back(self, shards: list[OpenShard]) -> None:
+        """Checkpoint and release; an attempt that was stopped on purpose is not counted."""
+        for shard in shards:
+            self._forget(shard)
+            try:
+                shard.checkpoint()
+            except LeaseLostError:
+                continue
+            with self._database.write() as session:
+                claims.release(session, shard.claim)
+
+    def _forget(self, shard: OpenShard) -> None:
+        """Take the shard's lines out of the engine."""
+        shard_id = shard.claim.shard_id
+        del self._open[shard_id]
+        for key in [key for key in self._lines if key.startswith(f"{shard_id}:")]:
+            work = self._lines.pop(key)
+            self._engine.abort({f"{key}:{number}" for number in range(work.expected)})
+
+    def _progress(self) -> Progress:
+        metrics = self._engine.metrics
+        elapsed = time.monotonic() - self._started
+        done, lines, size = self._standing()
+        remaining = estimate_remaining_tokens(done, total_lines=lines, total_bytes=size)
+        return Progress(
+            done=done.completed + done.failed,
+            failed=done.failed,
+            total=lines,
+            prompt_tokens=metrics.prompt_tokens_total,
+            completion_tokens=metrics.generation_tokens_total,
+            tokens_per_second=metrics.generation_tokens_total / elapsed if elapsed else 0.0,
+            eta_seconds=estimate_seconds(remaining, metrics, self._finished_tokens, elapsed),
+            running=metrics.num_requests_running,
+            waiting=metrics.num_requests_waiting,
+        )
+
+    def _standing(self) -> tuple[Tally, int, int]:
+        """Answered so far, lines and bytes in all, of the jobs at hand."""
+        at_hand = {s.claim.job_id for s in self._open.values()}
+        if self._job_id is not None:
+            at_hand.add(self._job_id)
+        with self._database.read() as session:
+            rows = [jobs.get(session, job_id) for job_id in at_hand]
+            tallies = [jobs.tally(session, job) for job in rows]
+        pending = [shard.pending for shard in self._open.values()]
+        total = Tally(
+            completed=sum(t.completed for t in tallies) + sum(done for done, _ in pending),
+            failed=sum(t.failed for t in tallies) + sum(failed for _, failed in pending),
+            prompt_tokens=sum(t.prompt_tokens for t in tallies),
+            completion_tokens=sum(t.completion_tokens for t in tallies),
+            input_bytes=sum(t.input_bytes for t in tallies),
+        )
+        return total, sum(job.total_lines for job in rows), sum(job.total_bytes for job in rows)
+
+    def _report(self) -> ModelReport:
+        self._on_progress(self._progress())
+        metrics = self._engine.metrics
+        return ModelReport(
+            model=self._model,
+            wall_seconds=time.monotonic() - self._started,
+            prompt_tokens=metrics.prompt_tokens_total,
+            completion_tokens=metrics.generation_tokens_total,
+            steps=metrics.steps_total,
+            mean_running=metrics.mean_running,
+            kv_cache_usage_peak=metrics.kv_cache_usage_peak,
+            preemptions=metrics.num_preemptions_total,
+            decisions=self._loaded.decisions,
+        )

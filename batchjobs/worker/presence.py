@@ -1,0 +1,50 @@
+"""Which workers of this host are alive, told by locks that the kernel drops with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from sqlalchemy.orm import Session
+
+from batchjobs.ids import new_worker_id
+from batchjobs.queue import claims
+
+
+@contextmanager
+def present(directory: Path) -> Iterator[str]:
+    """A new worker's id; alive to others until the context or the process ends."""
+    worker = new_worker_id()
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = _lock(directory, worker)
+    with lock:
+        yield worker
+    _path(directory, worker).unlink(missing_ok=True)
+
+
+def is_alive(directory: Path, worker: str) -> bool:
+    path = _path(directory, worker)
+    if not path.exists():
+        return False
+    try:
+        with _lock(directory, worker):
+            path.unlink(missing_ok=True)
+            return False
+    except Timeout:
+        return True
+
+
+def release_dead(session: Session, directory: Path) -> int:
+    """Queue again what dead workers of this host held; says how many shards."""
+    dead = [owner for owner in claims.owners(session) if not is_alive(directory, owner)]
+    return sum(claims.release_owner(session, owner) for owner in dead)
+
+
+def _lock(directory: Path, worker: str) -> FileLock:
+    return FileLock(_path(directory, worker), timeout=0)
+
+
+def _path(directory: Path, worker: str) -> Path:
+    return directory / f"{worker}.lock"

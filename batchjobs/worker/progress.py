@@ -1,0 +1,95 @@
+"""How far a run is, how fast, and how long it will still take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from batchjobs.queue.jobs import Tally
+from executor.metrics import EngineMetrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Lines of the jobs at hand; tokens of this run. `eta_seconds` is None until known."""
+
+    done: int
+    failed: int
+    total: int
+    prompt_tokens: int
+    completion_tokens: int
+    tokens_per_second: float
+    """Generated tokens, over the time since the model was ready."""
+    eta_seconds: float | None
+    running: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReport:
+    """What one model did in a run; `wall_seconds` from ready to done."""
+
+    model: str
+    wall_seconds: float
+    prompt_tokens: int
+    completion_tokens: int
+    steps: int
+    mean_running: float
+    kv_cache_usage_peak: float
+    preemptions: int
+    decisions: tuple[tuple[str, str], ...]
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Generated tokens a second."""
+        return self.completion_tokens / self.wall_seconds if self.wall_seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a run did, model by model; load times are not counted."""
+
+    models: tuple[ModelReport, ...] = ()
+
+    @property
+    def wall_seconds(self) -> float:
+        return sum(report.wall_seconds for report in self.models)
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(report.prompt_tokens for report in self.models)
+
+    @property
+    def completion_tokens(self) -> int:
+        return sum(report.completion_tokens for report in self.models)
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.completion_tokens / self.wall_seconds if self.wall_seconds else 0.0
+
+
+def estimate_remaining_tokens(done: Tally, *, total_lines: int, total_bytes: int) -> float | None:
+    """Tokens that the unanswered lines will take, from what the answered ones took.
+
+    Prompt tokens are taken to follow the bytes of the lines, completion tokens their number.
+    None while nothing is answered.
+    """
+    answered = done.completed + done.failed
+    if not answered or not done.input_bytes:
+        return None
+    prompt = (total_bytes - done.input_bytes) * done.prompt_tokens / done.input_bytes
+    completion = (total_lines - answered) * done.completion_tokens / answered
+    return prompt + completion
+
+
+def estimate_seconds(
+    remaining_tokens: float | None, metrics: EngineMetrics, finished_tokens: int, elapsed: float
+) -> float | None:
+    """Time for `remaining_tokens`, of which the running sequences have computed some.
+
+    `finished_tokens` are those of the requests that this engine has completed.
+    """
+    if remaining_tokens is None or not metrics.computed_tokens_total or elapsed <= 0:
+        return None
+    in_flight = max(0, metrics.computed_tokens_total - finished_tokens)
+    rate = metrics.computed_tokens_total / elapsed
+    return max(0.0, remaining_tokens - in_flight) / rate

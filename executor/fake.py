@@ -1,0 +1,100 @@
+"""A deterministic engine without a model: real scheduling and sampling over made-up logits.
+
+The logits of a sequence depend on its whole context as read back through its block table, so
+that a block given away, shared or recomputed wrongly changes the answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence as Many
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from executor.engine import Engine
+from executor.scheduler import Span
+from executor.settings import Limits
+from executor.text import TextStream
+
+VOCABULARY = 259
+BOS, EOS = 256, 257
+END_OF_TURN = 258
+
+
+class HashModel:
+    """Stores tokens where keys would lie, and hashes what it finds there into logits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._size = limits.block_size
+        self._cache = np.full((limits.num_blocks, limits.block_size), -1, dtype=np.int64)
+
+    def forward(self, spans: Many[Span]) -> Tensor:
+        for span in spans:
+            table = span.sequence.block_table
+            for position in range(span.start, span.start + span.count):
+                token = span.sequence.tokens[position]
+                self._cache[table[position // self._size], position % self._size] = token
+        rows = [self._logits(span) for span in spans if span.catches_up]
+        return torch.stack(rows) if rows else torch.empty(0, VOCABULARY)
+
+    def _logits(self, span: Span) -> Tensor:
+        context = self._cache[span.sequence.block_table].reshape(-1)[: span.start + span.count]
+        digest = hashlib.blake2b(context.tobytes(), digest_size=8).digest()
+        generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest)))
+        logits = torch.from_numpy(generator.normal(size=VOCABULARY, scale=2).astype(np.float32))
+        # Printable ASCII, with an end of sequence now and then.
+        logits[:32] = logits[127:EOS] = logits[END_OF_TURN] = -torch.inf
+        return logits
+
+
+class ByteTokenizer:
+    """One token a byte; chats are rendered as `role: content` lines."""
+
+    vocab_size = VOCABULARY
+    eos_token_ids = frozenset({EOS})
+
+    def render_chat(self, messages: Many[dict[str, Any]]) -> list[int]:
+        ids = [BOS]
+        for message in messages:
+            ids += f"{message['role']}: {message['content']}".encode()
+            ids.append(END_OF_TURN)
+        return ids
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, token_ids: Many[int]) -> str:
+        return bytes(t for t in token_ids if t < BOS).decode(errors="replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id]) if token_id < BOS else f"<{token_id}>".encode()
+
+    def stream(self) -> TextStream:
+        return _ByteStream()
+
+
+class _ByteStream:
+    """Holds back the bytes of a character until it is whole."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+
+    def step(self, token_id: int) -> str:
+        if token_id < BOS:
+            self._pending += bytes([token_id])
+        try:
+            text = self._pending.decode()
+        except UnicodeDecodeError as error:
+            if error.reason == "unexpected end of data":
+                return ""
+            text = self._pending.decode(errors="replace")
+        self._pending = b""
+        return text
+
+
+def fake_engine(limits: Limits) -> Engine:
+    """An engine over `HashModel` and `ByteTokenizer`."""
+    return Engine(HashModel(limits), ByteTokenizer(), limits)

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import IntegrityError
+
+from batchjobs.db import REVISION, Database, migrations_dir
+from batchjobs.errors import DatabaseError
+from batchjobs.models import Base
+from tests.support.disk import file_size_limit
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "facts.sqlite3"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    opened = Database.open(f"sqlite:///{path}")
+    opened.upgrade()
+    with opened.write() as session:
+        session.execute(text("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)"))
+        session.execute(text("INSERT INTO counters VALUES ('a', 0)"))
+    yield opened
+    opened.close()
+
+
+def value(database: Database) -> int:
+    with database.read() as session:
+        return int(session.execute(text("SELECT value FROM counters")).scalar_one())
+
+
+def set_value(database: Database, wanted: int) -> None:
+    with database.write() as session:
+        session.execute(text("UPDATE counters SET value = :wanted"), {"wanted": wanted})
+
+
+def tables(path: Path) -> set[str]:
+    connection = sqlite3.connect(path)
+    try:
+        return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    finally:
+        connection.close()
+
+
+def test_write_commits_at_its_end(database: Database) -> None:
+    set_value(database, 1)
+    assert value(database) == 1
+
+
+def test_write_rolls_back_on_an_exception(database: Database) -> None:
+    def fail_halfway() -> None:
+        with database.write() as session:
+            session.execute(text("UPDATE counters SET value = 9"))
+            raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError, match="halfway"):
+        fail_halfway()
+    assert value(database) == 0
+
+
+def test_read_cannot_write(database: Database) -> None:
+    def write_in_read() -> None:
+        with database.read() as session:
+            session.execute(text("UPDATE counters SET value = 9"))
+
+    with pytest.raises(DatabaseError, match="readonly"):
+        write_in_read()
+    set_value(database, 2)
+    assert value(database) == 2
+
+
+def test_read_sees_one_state_while_others_write(database: Database) -> None:
+    with database.read() as session:
+        before = session.execute(text("SELECT value FROM counters")).scalar_one()
+        set_value(database, 3)
+        assert session.execute(text("SELECT value FROM counters")).scalar_one() == before
+    assert value(database) == 3
+
+
+def test_writers_that_read_first_lose_no_update(database: Database) -> None:
+    """With deferred transactions this fails at once with "database is locked"."""
+    threads, rounds = 6, 20
+    failures: list[BaseException] = []
+
+    def increment() -> None:
+        try:
+            for _ in range(rounds):
+                with database.write() as session:
+                    old = session.execute(text("SELECT value FROM counters")).scalar_one()
+                    session.execute(text("UPDATE counters SET value = :new"), {"new": old + 1})
+        except BaseException as failed:
+            failures.append(failed)
+
+    running = [threading.Thread(target=increment) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert failures == []
+    assert value(database) == threads * rounds
+
+
+def test_every_connection_is_durable_patient_and_checks_references(database: Database) -> None:
+    expected = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
+    with database.read() as session:
+        found = {name: session.scalar(text(f"PRAGMA {name}")) for name in expected}
+    assert found == expected
+
+
+def test_broken_reference_is_refused(database: Database) -> None:
+    def refer_to_nothing() -> None:
+        with database.write() as session:
+            session.execute(text("INSERT INTO model_aliases VALUES ('alias', 'no such model')"))
+
+    with pytest.raises(IntegrityError, match="FOREIGN KEY"):
+        refer_to_nothing()
+
+
+def test_upgrade_makes_exactly_the_tables_of_the_models(path: Path) -> None:
+    database = Database.open(f"sqlite:///{path}")
+    database.upgrade()
+    database.close()
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+    engine.dispose()
+
+
+def test_revision_is_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()))
+    assert ScriptDirectory.from_config(config).get_heads() == [REVISION]
+
+
+def test_upgrade_of_an_upgraded_database_does_not_wait_for_a_lock(path: Path) -> None:
+    database = Database.open(f"sqlite:///{path}")
+    database.upgrade()
+    with database._upgrade_lock():
+        database.upgrade()
+    database.close()
+
+
+def test_upgrade_that_fails_halfway_leaves_nothing(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE parts (x)")
+    connection.close()
+    database = Database.open(f"sqlite:///{path}")
+    with pytest.raises(DatabaseError, match="parts already exists"):
+        database.upgrade()
+    database.close()
+    assert tables(path) == {"parts"}
+
+
+def test_processes_that_start_together_all_find_the_newest_schema(path: Path) -> None:
+    script = f"""
+from batchjobs.db import Database
+database = Database.open("sqlite:///{path}")
+database.upgrade()
+with database.write() as session:
+    pass
+"""
+    running = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(4)]
+    assert [process.wait() for process in running] == [0, 0, 0, 0]
+    assert {"jobs", "shards", "alembic_version"} <= tables(path)
+
+
+def test_newer_schema_is_refused_with_what_to_do(database: Database) -> None:
+    with database.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(DatabaseError, match="use the version that wrote it"):
+        database.upgrade()
+
+
+def test_file_that_is_no_database_is_a_database_error(path: Path) -> None:
+    path.write_text("This is a letter to my grandmother, and it is quite long." * 20)
+    database = Database.open(f"sqlite:///{path}")
+    with pytest.raises(DatabaseError, match="facts.sqlite3 failed: file is not a database"):
+        database.upgrade()
+    database.close()
+
+
+def test_full_disk_is_a_database_error_and_nothing_is_lost(database: Database, path: Path) -> None:
+    set_value(database, 1)
+    size = path.stat().st_size
+
+    def fill() -> None:
+        with database.write() as session:
+            session.execute(
+                text("INSERT INTO counters VALUES (:name, 1)"), {"name": "x" * 9 * size}
+            )
+
+    with file_size_limit(2 * size), pytest.raises(DatabaseError, match="disk"):
+        fill()
+    assert value(database) == 1
+    set_value(database, 2)
+    assert value(database) == 2
+
+
+def test_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path}/none/facts.sqlite3")
+    with pytest.raises(DatabaseError, match=r"none/facts\.sqlite3 failed: unable to open"):
+        database.upgrade()
+    database.close()
