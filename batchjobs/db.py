@@ -104,7 +104,7 @@ class Database:
                 command.upgrade(config, REVISION)
             except CommandError as failed:
                 raise DatabaseError(
-                    f"The database {self._place} has a schema that this version of batchjobs"
+                    f"The database {self._engine.url.database} has a schema that this version of batchjobs"
                     f" does not know ({failed}); use the version that wrote it, or a newer one."
                 ) from failed
 
@@ -116,10 +116,6 @@ class Database:
         finally:
             connection.close()
 
-    @property
-    def _place(self) -> str:
-        return self._engine.url.render_as_string(hide_password=True)
-
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
@@ -127,7 +123,9 @@ class Database:
         except DriverError as failed:
             if type(failed) not in (OperationalError, DriverError):
                 raise
-            raise DatabaseError(f"The database {self._place} failed: {failed.orig}.") from failed
+            raise DatabaseError(
+                f"The database {self._engine.url.database} failed: {failed.orig}."
+            ) from failed
 
 
 def migrations_dir() -> Path:

@@ -28,9 +28,7 @@ class BatchJobsError(Exception):
     code: str | None = None
     param: str | None = None
 
-    def __init__(
-        self, message: str, *, param: str | None = None, code: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.param = param if param is not None else self.param

@@ -15,21 +15,17 @@ def cancel(job: str, as_json: bool) -> None:
     from batchjobs.cli.deployment import open_deployment
     from batchjobs.cli.render import line_counts, print_json
     from batchjobs.cli.view import view_job
-    from batchjobs.finalize import finalize
-    from batchjobs.queue import claims, jobs
-    from batchjobs.worker.presence import release_dead
+    from batchjobs.queue import jobs
+    from batchjobs.worker.runner import tend
 
     with open_deployment() as deployment:
         with deployment.database.write() as session:
             jobs.cancel(session, deployment.clock, job)
-            release_dead(session, deployment.settings.workers_dir)
-            worked_on = claims.live_shards(session, job) > 0
-        if not worked_on:
-            finalize(deployment, job)
+        tend(deployment, job)
         view = view_job(deployment, job)
     if as_json:
         print_json(view.wire())
         return
     click.echo(f"{view.job.status}: {line_counts(view)}")
-    if worked_on:
+    if not view.is_terminal:
         click.echo(f"Its worker stops at the next look. See: batchjobs watch {job}")

@@ -32,12 +32,17 @@ class Command(click.Command):
     """A command whose function returns its exit code."""
 
     def __init__(self, *args: Any, example: str, **options: Any) -> None:
-        super().__init__(*args, context_settings=_CONTEXT, **options)
+        super().__init__(*args, **{"context_settings": _CONTEXT, **options})
         self.params.append(debug_option())
         self.epilog = f"\b\nExample:\n  {example}"
 
     def invoke(self, ctx: click.Context) -> None:
         ctx.exit(super().invoke(ctx) or Exit.DONE)
+
+
+def is_debugging(context: click.Context) -> bool:
+    """Whether tracebacks are wanted."""
+    return bool(context.meta.get(_DEBUG))
 
 
 class Group(click.Group):
@@ -46,7 +51,7 @@ class Group(click.Group):
     command_class = Command
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, context_settings=_CONTEXT, **options)
+        super().__init__(*args, **{"context_settings": _CONTEXT, **options})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -68,7 +73,7 @@ class Root(Group):
             click.echo("Interrupted.", err=True)
             ctx.exit(Exit.INTERRUPTED)
         except Exception as error:
-            if ctx.meta.get(_DEBUG):
+            if is_debugging(ctx):
                 raise
             sentence, code = explain(error)
             click.echo(sentence, err=True)

@@ -74,9 +74,7 @@ def deliver(deployment: Deployment, job: Job, destinations: Destinations) -> lis
 def locations(deployment: Deployment, job: Job) -> dict[str, str]:
     """File id → where its object lies, of the result files that exist."""
     ids = [file_id for file_id in (job.output_file_id, job.error_file_id) if file_id]
-    return {
-        file_id: deployment.store.locate(_row(deployment, file_id).key) for file_id in ids
-    }
+    return {file_id: deployment.store.locate(_row(deployment, file_id).key) for file_id in ids}
 
 
 def open_result(deployment: Deployment, file_id: str) -> BinaryIO:

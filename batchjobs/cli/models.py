@@ -9,7 +9,7 @@ from batchjobs.cli.command import Command, Group
 
 @click.group(cls=Group)
 def models() -> None:
-    """The model catalogue: names that lines may ask for, and where the weights are."""
+    """The catalogue: which models lines may ask for."""
 
 
 @models.command("list", cls=Command, example="batchjobs models list")
@@ -36,8 +36,7 @@ def list_models(as_json: bool) -> None:
         )
         return
     rows = [
-        (entry.model.name, ", ".join(entry.aliases), plain(entry.model.source))
-        for entry in entries
+        (entry.model.name, ", ".join(entry.aliases), plain(entry.model.source)) for entry in entries
     ]
     if not rows:
         click.echo("No models yet. Fetch the default one with: batchjobs models fetch")
@@ -52,7 +51,8 @@ def fetch() -> None:
     from batchjobs.worker import default_model
 
     with open_deployment() as deployment:
-        click.echo(f"Fetching {default_model.NAME} …", err=True)
+        if not default_model.is_fetched(deployment):
+            click.echo(f"Fetching {default_model.NAME} and converting it …", err=True)
         folder = default_model.fetch(deployment)
     click.echo(f"{default_model.NAME} is in {folder}.")
 

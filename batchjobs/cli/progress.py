@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from batchjobs.cli.view import JobView
     from batchjobs.worker.progress import Progress
 
 _FORMAT = "{n_fmt}/{total_fmt} |{bar:24}| {desc}"
@@ -37,6 +38,30 @@ class ProgressBar:
         traceback: TracebackType | None,
     ) -> None:
         self._bar.close()
+
+
+def progress_between(first: JobView, now: JobView, elapsed: float) -> Progress:
+    """What happened to a job in `elapsed` seconds, and how long the rest takes at that rate."""
+    from batchjobs.worker.progress import Progress, estimate_remaining_tokens
+
+    before, after = first.tally, now.tally
+    completion = after.completion_tokens - before.completion_tokens
+    computed = completion + after.prompt_tokens - before.prompt_tokens
+    remaining = estimate_remaining_tokens(
+        after, total_lines=now.job.total_lines, total_bytes=now.job.total_bytes
+    )
+    known = remaining is not None and computed > 0
+    return Progress(
+        done=now.finished_lines,
+        failed=after.failed,
+        total=now.job.total_lines,
+        prompt_tokens=after.prompt_tokens,
+        completion_tokens=after.completion_tokens,
+        tokens_per_second=completion / elapsed if elapsed else 0.0,
+        eta_seconds=(remaining or 0.0) * elapsed / computed if known else None,
+        running=0,
+        waiting=0,
+    )
 
 
 def describe(progress: Progress) -> str:

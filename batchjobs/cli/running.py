@@ -9,7 +9,7 @@ import click
 
 from batchjobs.cli.delivery import Destinations, deliver
 from batchjobs.cli.exits import Exit
-from batchjobs.cli.progress import ProgressBar
+from batchjobs.cli.progress import ProgressBar, progress_between
 from batchjobs.cli.render import line_counts, print_json
 from batchjobs.cli.summary import report_lines, summarize
 from batchjobs.cli.view import JobView, view_job
@@ -93,11 +93,13 @@ class Running:
                         stop=stop,
                     )
                 )
-                if view_job(self._deployment, self._job_id).is_terminal:
+                view = view_job(self._deployment, self._job_id)
+                if view.is_terminal:
                     models = tuple(model for report in reports for model in report.models)
                     return RunReport(models=models)
                 # Another worker holds the rest; should it die, its shards come to us.
                 stop.check()
+                bar.show(progress_between(view, view, elapsed=0.0))
                 time.sleep(self._deployment.settings.poll_seconds)
 
     def _conclude(self, view: JobView, report: RunReport | None = None) -> Exit:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 _REASON_CHARS = 300
 
 
-def summarize(
-    deployment: Deployment, view: JobView, destinations: Destinations
-) -> Iterator[str]:
+def summarize(deployment: Deployment, view: JobView, destinations: Destinations) -> Iterator[str]:
     """Status, counts, the first reasons for failures, tokens, and where the results lie."""
     job, tally = view.job, view.tally
     if view.errors:
@@ -35,9 +33,7 @@ def summarize(
         yield from _places(deployment, view, destinations)
 
 
-def _places(
-    deployment: Deployment, view: JobView, destinations: Destinations
-) -> Iterator[str]:
+def _places(deployment: Deployment, view: JobView, destinations: Destinations) -> Iterator[str]:
     """Of the result files that were not copied anywhere."""
     job, at = view.job, locations(deployment, view.job)
     for name, option, file_id, path in (
@@ -58,6 +54,6 @@ def _report_line(report: ModelReport) -> str:
     return (
         f"{plain(report.model)}: {report.tokens_per_second:,.1f} tok/s generated"
         f" in {report.wall_seconds:,.1f} s, {report.mean_running:.1f} running on average,"
-        f" KV cache at most {report.kv_cache_usage_peak:.0%} full,"
+        f" KV cache at most {report.kv_cache_usage_peak:.1%} full,"
         f" {report.preemptions:,} preemptions"
     )

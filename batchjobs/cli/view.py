@@ -76,6 +76,4 @@ def view_page(
 def _view(session: Session, job: Job) -> JobView:
     from batchjobs.queue import jobs
 
-    return JobView(
-        job=job, tally=jobs.tally(session, job), errors=jobs.errors(session, job.id)
-    )
+    return JobView(job=job, tally=jobs.tally(session, job), errors=jobs.errors(session, job.id))

@@ -11,25 +11,18 @@ from batchjobs.cli.command import Command
 @click.option("--once", is_flag=True, required=True, help="End when nothing is waiting.")
 def worker(once: bool) -> None:
     """Run every job that is waiting, the most urgent first."""
-    from batchjobs import intake
     from batchjobs.cli.deployment import open_deployment
     from batchjobs.cli.progress import ProgressBar
     from batchjobs.cli.running import stop_signal
     from batchjobs.cli.summary import report_lines
-    from batchjobs.queue import jobs
     from batchjobs.worker.engines import CheckpointEngines
     from batchjobs.worker.runner import run_jobs
 
     with open_deployment() as deployment:
-        with deployment.database.read() as session:
-            waiting = jobs.validating(session)
-        for job_id in waiting:
-            intake.validate(deployment, job_id)
         stop = stop_signal(deployment)
         with stop.install(), ProgressBar() as bar:
             report = run_jobs(
                 deployment,
-                job_id=None,
                 engines=CheckpointEngines(deployment.settings),
                 on_progress=bar.show,
                 stop=stop,

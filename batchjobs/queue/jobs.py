@@ -8,7 +8,7 @@ together or not at all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from batchjobs.errors import ConflictError, IntegrityError, NotFoundError
 from batchjobs.ids import new_job_id
 from batchjobs.models import Job, JobError, Part, Shard
 from batchjobs.queue.terms import check_metadata, parse_window
-from batchjobs.states import JOB_NEXT, JobState, ShardState
+from batchjobs.states import JOB_NEXT, TERMINAL, JobState, ShardState
 
 if TYPE_CHECKING:
     from batchjobs.intake import FoundProblem
@@ -39,6 +39,14 @@ class Tally:
     cached_tokens: int = 0
     completion_tokens: int = 0
     input_bytes: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            **{
+                field.name: getattr(self, field.name) + getattr(other, field.name)
+                for field in fields(Tally)
+            }
+        )
 
 
 def create(

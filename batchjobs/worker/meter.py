@@ -1,0 +1,79 @@
+"""Measures a model session: what the jobs at hand have, what the engine does, what is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from batchjobs.deployment import Deployment
+from batchjobs.queue import jobs
+from batchjobs.queue.jobs import Tally
+from batchjobs.worker.engines import LoadedModel
+from batchjobs.worker.open_shard import OpenShard
+from batchjobs.worker.progress import (
+    ModelReport,
+    Progress,
+    estimate_remaining_tokens,
+    estimate_seconds,
+)
+from executor.request import Completion
+
+
+class Meter:
+    """Started when the model is ready, so that rates do not count its loading."""
+
+    def __init__(self, deployment: Deployment, loaded: LoadedModel, job_id: str | None) -> None:
+        self._deployment = deployment
+        self._loaded = loaded
+        self._job_id = job_id
+        self._started = time.monotonic()
+        self._completed_tokens = 0
+
+    def count(self, completion: Completion) -> None:
+        self._completed_tokens += completion.prompt_tokens + completion.completion_tokens
+
+    def progress(self, shards: Collection[OpenShard]) -> Progress:
+        """Of the jobs that `shards` are of, and of the session's own job if it has one."""
+        metrics = self._loaded.engine.metrics
+        elapsed = self._elapsed()
+        done, lines, size = self._standing(shards)
+        remaining = estimate_remaining_tokens(done, total_lines=lines, total_bytes=size)
+        return Progress(
+            done=done.completed + done.failed,
+            failed=done.failed,
+            total=lines,
+            prompt_tokens=metrics.prompt_tokens_total,
+            completion_tokens=metrics.generation_tokens_total,
+            tokens_per_second=metrics.generation_tokens_total / elapsed if elapsed else 0.0,
+            eta_seconds=estimate_seconds(remaining, metrics, self._completed_tokens, elapsed),
+            running=metrics.num_requests_running,
+            waiting=metrics.num_requests_waiting,
+        )
+
+    def report(self, model: str) -> ModelReport:
+        metrics = self._loaded.engine.metrics
+        return ModelReport(
+            model=model,
+            wall_seconds=self._elapsed(),
+            prompt_tokens=metrics.prompt_tokens_total,
+            completion_tokens=metrics.generation_tokens_total,
+            steps=metrics.steps_total,
+            mean_running=metrics.mean_running,
+            kv_cache_usage_peak=metrics.kv_cache_usage_peak,
+            preemptions=metrics.num_preemptions_total,
+            decisions=self._loaded.decisions,
+        )
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    def _standing(self, shards: Collection[OpenShard]) -> tuple[Tally, int, int]:
+        """What is answered, how many lines there are, and how many bytes they have."""
+        at_hand = {shard.claim.job_id for shard in shards}
+        if self._job_id is not None:
+            at_hand.add(self._job_id)
+        with self._deployment.database.read() as session:
+            rows = [jobs.get(session, job_id) for job_id in at_hand]
+            tallies = [jobs.tally(session, job) for job in rows]
+        done = sum((shard.pending for shard in shards), sum(tallies, Tally()))
+        return done, sum(job.total_lines for job in rows), sum(job.total_bytes for job in rows)

@@ -1,0 +1,54 @@
+"""A model and a line for endpoints to work on, and completions as the engine would give them."""
+
+from __future__ import annotations
+
+import math
+
+from batchjobs.endpoints.base import LineContext, ModelContext
+from executor.request import Choice, Completion, FinishReason, TokenLogprob
+from tests.support.tokenizer import ByteTokenizer
+
+LINE = LineContext(id="0123456789abcdef0123456789abcdef", created=1767323045, seed=42)
+MODEL = ModelContext(
+    name="gpt-4o-mini", tokenizer=ByteTokenizer(), max_model_len=100, fingerprint="fp_1"
+)
+
+
+def choice(
+    data: bytes,
+    *,
+    index: int = 0,
+    finish_reason: FinishReason = FinishReason.STOP,
+    alternatives: int | None = None,
+) -> Choice:
+    """A choice of these bytes and one end token; each byte has probability one half, the byte
+    after it in the alphabet one quarter, and so on."""
+    return Choice(
+        index=index,
+        token_ids=tuple(data),
+        text=data.decode(errors="replace"),
+        finish_reason=finish_reason,
+        generated_tokens=len(data) + 1,
+        logprobs=None if alternatives is None else tuple(_halves(data, alternatives)),
+    )
+
+
+def _halves(data: bytes, alternatives: int) -> list[TokenLogprob]:
+    half = math.log(0.5)
+    return [
+        TokenLogprob(
+            token_id=byte,
+            logprob=half,
+            top=tuple((byte + rank, (rank + 1) * half) for rank in range(alternatives)),
+        )
+        for byte in data
+    ]
+
+
+def completion(*choices: Choice, prompt_tokens: int = 7, cached_tokens: int = 0) -> Completion:
+    return Completion(
+        request_id="0",
+        prompt_tokens=prompt_tokens,
+        choices=choices,
+        cached_tokens=cached_tokens,
+    )
