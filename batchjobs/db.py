@@ -87,7 +87,7 @@ class Database:
             return revision
 
     def _upgrade_lock(self) -> FileLock:
-        return FileLock(f"{self._engine.url.database}.upgrade.lock", mode=0o600)
+        return FileLock(f"{self._place}.upgrade.lock", mode=0o600)
 
     def _migrate(self) -> None:
         # Only a process that has to migrate pays for the import.
@@ -104,7 +104,7 @@ class Database:
                 command.upgrade(config, REVISION)
             except CommandError as failed:
                 raise DatabaseError(
-                    f"The database {self._engine.url.database} has a schema that this version of batchjobs"
+                    f"The database {self._place} has a schema that this version of batchjobs"
                     f" does not know ({failed}); use the version that wrote it, or a newer one."
                 ) from failed
 
@@ -116,6 +116,10 @@ class Database:
         finally:
             connection.close()
 
+    @property
+    def _place(self) -> str | None:
+        return self._engine.url.database
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
@@ -123,9 +127,7 @@ class Database:
         except DriverError as failed:
             if type(failed) not in (OperationalError, DriverError):
                 raise
-            raise DatabaseError(
-                f"The database {self._engine.url.database} failed: {failed.orig}."
-            ) from failed
+            raise DatabaseError(f"The database {self._place} failed: {failed.orig}.") from failed
 
 
 def migrations_dir() -> Path:

@@ -99,14 +99,10 @@ def claim_next(
     Most urgent is what expires first, then the oldest job, then the order of the file.
     """
     now = clock.now(session)
-    wanted = _claimable(models=models, job_id=job_id).limit(1)
+    wanted = claim_query(models=models, job_id=job_id).scalar_subquery()
     row = session.execute(
         update(Shard)
-        .where(
-            # SQLite needs no row locks and ignores the clause: its writer is alone anyway.
-            Shard.id == wanted.with_for_update(of=Shard, skip_locked=True).scalar_subquery(),
-            Shard.state == ShardState.QUEUED,
-        )
+        .where(Shard.id == wanted, Shard.state == ShardState.QUEUED)
         .values(
             state=ShardState.RUNNING,
             owner=owner,
@@ -125,6 +121,12 @@ def claim_next(
     )
 
 
+def claim_query(*, models: Collection[str] | None, job_id: str | None) -> Select[int]:
+    """The id of the shard to claim, locked. SQLite drops the lock clause: its writer is alone."""
+    urgent = _claimable(models=models, job_id=job_id).limit(1)
+    return urgent.with_for_update(of=Shard, skip_locked=True)
+
+
 def heartbeat(
     session: Session, clock: Clock, claims: Iterable[Claim], lease_seconds: float
 ) -> list[Claim]:
@@ -134,8 +136,27 @@ def heartbeat(
 
 
 def commit_part(session: Session, claim: Claim, part: PartFacts) -> None:
-    """Make a part count. Raises LeaseLostError."""
+    """Make a part count. Saying it twice, as after a lost reply, is fine.
+
+    Raises:
+        LeaseLostError: another worker has the shard.
+        IntegrityError: this claim has committed another part under the number.
+    """
     _require(session, claim, attempt=0)
+    known = session.scalar(
+        select(Part.sha256).where(
+            Part.shard_id == claim.shard_id,
+            Part.fence == claim.fence,
+            Part.number == part.number,
+        )
+    )
+    if known == part.sha256:
+        return
+    if known is not None:
+        raise IntegrityError(
+            f"Part {part.number} of shard {claim.number} of {claim.job_id} was committed before"
+            " with other contents."
+        )
     session.add(
         Part(
             job_id=claim.job_id,

@@ -73,6 +73,10 @@ def _decode(
     last = torch.tensor([batch.context_lens[s] - 1 for s in group], device=query.device)
     keys, values = layer.gather(batch.block_tables[members, :blocks])
     mask = visible(last[:, None], keys.shape[2], options.window)[:, None]
+    # What lies behind a context is anybody's or nobody's, and a NaN there survives a mask.
+    unwritten = (torch.arange(keys.shape[2], device=query.device) > last[:, None])[:, None, :, None]
+    keys.masked_fill_(unwritten, 0)
+    values.masked_fill_(unwritten, 0)
     output[rows] = scaled_dot_product_attention(
         query[rows][:, :, None],
         keys,

@@ -66,9 +66,7 @@ def with_body(custom_id: str, **changes: Any) -> dict[str, Any]:
 
 
 def jsonl(*lines: dict[str, Any] | bytes) -> bytes:
-    return b"".join(
-        (one if isinstance(one, bytes) else orjson.dumps(one)) + b"\n" for one in lines
-    )
+    return b"".join((one if isinstance(one, bytes) else orjson.dumps(one)) + b"\n" for one in lines)
 
 
 def submit(deployment: Deployment, data: bytes, *, purpose: str = "batch", **terms: Any) -> Job:
@@ -309,7 +307,7 @@ def test_a_cut_list_says_that_there_is_more(open_deployment: Open, bad: str) -> 
 
 def test_a_cut_list_has_the_first_bad_lines_of_either_kind(open_deployment: Open) -> None:
     deployment = open_deployment(max_listed_errors=3)
-    lines = [line("a"), b"{", line("a"), b"{", line("a"), b"{"]
+    lines: list[dict[str, Any] | bytes] = [line("a"), b"{"] * 3
     job = submit(deployment, jsonl(*lines))
     assert [number for number, _, _ in problems_of(deployment, job)] == [2, 3, 4, None]
 

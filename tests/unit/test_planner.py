@@ -43,12 +43,8 @@ def test_a_line_larger_than_a_shard_has_its_own() -> None:
 def test_models_have_their_own_shards_numbered_by_first_line() -> None:
     shards = cut([("a", 10), ("b", 10), ("a", 10), ("b", 10)])
     assert shards == [
-        PlannedShard(
-            number=0, model="a", first_line=1, line_count=2, byte_start=0, byte_end=30
-        ),
-        PlannedShard(
-            number=1, model="b", first_line=2, line_count=2, byte_start=10, byte_end=40
-        ),
+        PlannedShard(number=0, model="a", first_line=1, line_count=2, byte_start=0, byte_end=30),
+        PlannedShard(number=1, model="b", first_line=2, line_count=2, byte_start=10, byte_end=40),
     ]
 
 

@@ -183,9 +183,7 @@ def test_a_completions_parameter_is_unknown_here() -> None:
 
 def test_choices_are_messages_in_order() -> None:
     body = respond(
-        completion(
-            choice(b"Ho"), choice(b"Hey", index=1, finish_reason=FinishReason.LENGTH)
-        )
+        completion(choice(b"Ho"), choice(b"Hey", index=1, finish_reason=FinishReason.LENGTH))
     )
     assert body["choices"] == [
         {
@@ -236,9 +234,7 @@ def test_asking_for_no_alternatives_gives_an_empty_list() -> None:
 
 
 def test_an_impossible_token_has_a_finite_logprob() -> None:
-    answer = replace(
-        choice(b"a"), logprobs=(TokenLogprob(token_id=97, logprob=-math.inf, top=()),)
-    )
+    answer = replace(choice(b"a"), logprobs=(TokenLogprob(token_id=97, logprob=-math.inf, top=()),))
     content = respond(completion(answer))["choices"][0]["logprobs"]["content"]
     assert content[0]["logprob"] == -9999.0
 

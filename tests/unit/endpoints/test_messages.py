@@ -37,7 +37,7 @@ def test_a_name_is_for_the_template() -> None:
 
 
 def test_an_answer_dumped_by_a_client_can_be_sent_back() -> None:
-    dumped = {
+    dumped: dict[str, Any] = {
         "role": "assistant",
         "content": "Ho",
         "refusal": None,

@@ -120,8 +120,7 @@ def test_seeds_are_signed_64_bit_numbers(url: str, seed: int, key: int) -> None:
             "max_tokens",
             1.5,
             "invalid_type",
-            "Invalid type for 'max_tokens': expected an integer,"
-            " but got a decimal number instead.",
+            "Invalid type for 'max_tokens': expected an integer, but got a decimal number instead.",
         ),
         (
             "max_tokens",
@@ -177,7 +176,9 @@ def test_other_wrong_values_are_refused_by_name(url: str, name: str, value: obje
     assert refusal(url, **{name: value}).param == name
 
 
-@pytest.mark.parametrize(("stop", "param"), [("", "stop"), (["a", ""], "stop[1]"), ([1], "stop[0]")])
+@pytest.mark.parametrize(
+    ("stop", "param"), [("", "stop"), (["a", ""], "stop[1]"), ([1], "stop[0]")]
+)
 def test_a_stop_that_is_no_text_is_located(url: str, stop: object, param: str) -> None:
     assert refusal(url, stop=stop).param == param
 

@@ -1,0 +1,63 @@
+"""Tiny random models of many families, and how they answer one prompt at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+_COMMON = {
+    "vocab_size": 128,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+_SLIDING_PATTERN = ["sliding_attention", "full_attention", "sliding_attention"]
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "mistral": {"sliding_window": 6},
+    "qwen2": {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1},
+    "qwen3": {},
+    "gemma2": {
+        "sliding_window": 6,
+        "attn_logit_softcapping": 1.0,
+        "final_logit_softcapping": 5.0,
+        "query_pre_attn_scalar": 8,
+    },
+    "gemma3_text": {"sliding_window": 6, "layer_types": _SLIDING_PATTERN},
+    "phi3": {},
+    "olmo2": {},
+    "granite": {"attention_multiplier": 0.2, "logits_scaling": 2.0, "embedding_multiplier": 3.0},
+    "qwen3_moe": {**_EXPERTS, "decoder_sparse_step": 1},
+    "gpt_oss": {
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "sliding_window": 6,
+        "layer_types": _SLIDING_PATTERN,
+    },
+}
+
+
+def tiny_config(family: str, **overrides: Any) -> Any:
+    return AutoConfig.for_model(family, **{**_COMMON, **FAMILIES.get(family, {}), **overrides})
+
+
+def tiny_model(config: Any, *, attention: str) -> Any:
+    """Random weights, large enough that attention matters to the answer."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1 or name.endswith("sinks"):
+                parameter.normal_(std=0.2)
+    return model.float().eval()

@@ -1,0 +1,139 @@
+"""Packed, chunked, paged computation against the models' own eager one, family by family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from executor import hook
+from executor.attention.base import AttentionBackend
+from executor.build import BACKENDS
+from executor.errors import UnsupportedModelError
+from executor.loading import check_family, max_positions
+from executor.model import PackedModel, PagedCache
+from executor.packing import check_packing, probe_layers
+from executor.request import Request
+from executor.scheduler import Scheduler
+from executor.sequence import Group, Sequence
+from executor.settings import Limits
+from tests.support.tiny_models import FAMILIES, tiny_config, tiny_model
+
+PROMPTS = [
+    torch.randint(3, 128, (length,), generator=torch.Generator().manual_seed(length)).tolist()
+    for length in (1, 7, 30, 13)
+]
+NEW_TOKENS = 6
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> None:
+    hook.register()
+
+
+def eager_logits(model: Any, tokens: list[int]) -> torch.Tensor:
+    """Of every position [T, V]."""
+    with torch.inference_mode():
+        return model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
+
+
+def packed_answers(
+    model: Any, backend: AttentionBackend
+) -> list[tuple[torch.Tensor, list[int]]]:
+    """Per prompt, the logits [NEW_TOKENS, V] of greedy choice and the tokens before the last."""
+    limits = Limits(
+        max_num_seqs=3, max_num_batched_tokens=11, max_model_len=40, num_blocks=26, block_size=4
+    )
+    layers = probe_layers(model, model.config)
+    cache = PagedCache(layers, limits, dtype=torch.float32, device="cpu")
+    packed = PackedModel(model, cache, backend)
+    scheduler = Scheduler(limits)
+    sequences = [
+        Sequence(
+            group=Group(Request(id=str(i), prompt_token_ids=tuple(prompt))),
+            index=i,
+            tokens=list(prompt),
+            watcher=None,
+        )
+        for i, prompt in enumerate(PROMPTS)
+    ]
+    for sequence in sequences:
+        scheduler.add(sequence)
+    logits: list[list[torch.Tensor]] = [[] for _ in sequences]
+    while scheduler.has_work:
+        spans = scheduler.schedule()
+        ready = [span.sequence for span in spans if span.catches_up]
+        for sequence, row in zip(ready, packed.forward(spans), strict=True):
+            logits[sequence.index].append(row)
+            sequence.tokens.append(int(row.argmax()))
+            if sequence.num_generated == NEW_TOKENS:
+                scheduler.remove(sequence)
+    return [(torch.stack(logits[s.index]), s.tokens[:-1]) for s in sequences]
+
+
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family_packed_equals_one_by_one(family: str, backend: AttentionBackend) -> None:
+    config = tiny_config(family)
+    model = tiny_model(config, attention=hook.NAME)
+    own = tiny_model(tiny_config(family), attention="eager")
+    for logits, tokens in packed_answers(model, backend):
+        expected = eager_logits(own, tokens)[-NEW_TOKENS:]
+        torch.testing.assert_close(logits, expected, atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_check_packing_accepts_family(family: str) -> None:
+    model = tiny_model(tiny_config(family), attention=hook.NAME)
+    layers = probe_layers(model, model.config)
+    check_packing(model, layers, BACKENDS["cpu"], 128)
+    assert model.config._attn_implementation == hook.NAME
+
+
+def test_check_packing_refuses_wrong_attention() -> None:
+    def forgets_the_window(query, layer, batch, options):  # type: ignore[no-untyped-def]
+        blind = type(options)(scale=options.scale, softcap=options.softcap, sinks=options.sinks)
+        return BACKENDS["reference"](query, layer, batch, blind)
+
+    model = tiny_model(tiny_config("mistral"), attention=hook.NAME)
+    layers = probe_layers(model, model.config)
+    with pytest.raises(UnsupportedModelError, match="MistralForCausalLM cannot be packed: its log"):
+        check_packing(model, layers, forgets_the_window, 128)
+
+
+@pytest.mark.parametrize("family", ["mamba", "bloom", "gpt_neo", "falcon_mamba"])
+def test_family_without_the_attention_interface_is_refused(family: str) -> None:
+    config = tiny_config(family)
+    with pytest.raises((UnsupportedModelError, ValueError)):
+        model = tiny_model(config, attention=hook.NAME)
+        probe_layers(model, config)
+
+
+def test_hybrid_family_is_refused_by_its_layer_types() -> None:
+    config = tiny_config("qwen3_next", **FAMILIES["qwen3_moe"])
+    with pytest.raises(UnsupportedModelError, match="layers of kind linear_attention would mix"):
+        check_family(config)
+
+
+def test_family_that_counts_packed_places_is_refused() -> None:
+    with pytest.raises(UnsupportedModelError, match="llama4_text models cannot be packed"):
+        check_family(tiny_config("llama4_text"))
+
+
+@pytest.mark.parametrize(
+    ("rope", "expected"),
+    [
+        ({"rope_type": "default", "rope_theta": 1e4}, 256),
+        ({"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0,
+          "original_max_position_embeddings": 64}, 64),
+        ({"rope_type": "longrope", "rope_theta": 1e4, "factor": 4.0,
+          "short_factor": [1.0] * 4, "long_factor": [2.0] * 4,
+          "original_max_position_embeddings": 32}, 32),
+    ],
+    ids=["default", "dynamic", "longrope"],
+)
+def test_positions_end_where_neighbours_would_change_them(
+    rope: dict[str, Any], expected: int
+) -> None:
+    assert max_positions(tiny_config("llama", rope_parameters=rope)) == expected

@@ -1,0 +1,136 @@
+"""Sampling against transformers' own logits processors and against counted frequencies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from executor.request import SamplingParams
+from executor.sampling import (
+    SamplingRow,
+    filtered_probabilities,
+    invert,
+    sample,
+    token_logprobs,
+    uniform,
+)
+
+VOCABULARY = 500
+
+
+def random_logits(rows: int, *, seed: int = 0) -> torch.Tensor:
+    return torch.randn(rows, VOCABULARY, generator=torch.Generator().manual_seed(seed)) * 3
+
+
+def row(params: SamplingParams, *, position: int = 0, banned: tuple[int, ...] = ()) -> SamplingRow:
+    return SamplingRow(params=params, choice=0, position=position, banned=banned)
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "min_p"),
+    [(0, 1.0, 0.0), (7, 1.0, 0.0), (0, 0.8, 0.0), (0, 1.0, 0.1), (20, 0.7, 0.02), (1, 0.01, 1.0)],
+)
+def test_filtered_probabilities_equal_transformers_processors(
+    temperature: float, top_k: int, top_p: float, min_p: float
+) -> None:
+    logits = random_logits(16)
+    params = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    processors = LogitsProcessorList([TemperatureLogitsWarper(temperature)])
+    if min_p:
+        processors.append(MinPLogitsWarper(min_p))
+    if top_k:
+        processors.append(TopKLogitsWarper(top_k))
+    if top_p < 1:
+        processors.append(TopPLogitsWarper(top_p))
+    expected = processors(torch.zeros(16, 1, dtype=torch.int64), logits.clone()).softmax(dim=-1)
+    torch.testing.assert_close(filtered_probabilities(logits, [params] * 16), expected)
+
+
+def test_filtered_probabilities_of_a_row_do_not_depend_on_other_rows() -> None:
+    logits = random_logits(3)
+    params = [
+        SamplingParams(top_k=5),
+        SamplingParams(top_p=0.3, temperature=0.5),
+        SamplingParams(min_p=0.2),
+    ]
+    together = filtered_probabilities(logits, params)
+    for i in range(3):
+        alone = filtered_probabilities(logits[i : i + 1], params[i : i + 1])
+        torch.testing.assert_close(together[i : i + 1], alone)
+
+
+def test_filtered_probabilities_stay_finite_at_a_tiny_temperature() -> None:
+    logits = random_logits(2) * 1000
+    probabilities = filtered_probabilities(logits, [SamplingParams(temperature=1e-6)] * 2)
+    assert probabilities.argmax(dim=-1).tolist() == logits.argmax(dim=-1).tolist()
+    assert torch.isfinite(probabilities).all()
+
+
+def test_sample_is_greedy_at_temperature_zero() -> None:
+    logits = random_logits(8)
+    rows = [row(SamplingParams(temperature=0))] * 8
+    assert sample(logits, rows) == logits.argmax(dim=-1).tolist()
+
+
+def test_sample_never_takes_a_banned_token() -> None:
+    logits = random_logits(1)
+    best = int(logits.argmax())
+    [token] = sample(logits, [row(SamplingParams(temperature=0), banned=(best,))])
+    assert token == int(logits[0].topk(2).indices[1])
+    assert int(logits.argmax()) == best
+
+
+def test_sample_draws_follow_the_probabilities() -> None:
+    logits = torch.tensor([[0.0, 1.0, 2.0, -torch.inf]])
+    draws = 20_000
+    rows = [row(SamplingParams(seed=3), position=i) for i in range(draws)]
+    counts = np.bincount(sample(logits.expand(draws, -1), rows), minlength=4)
+    expected = logits.softmax(dim=-1)[0].numpy() * draws
+    assert counts[3] == 0
+    chi_squared = float(((counts[:3] - expected[:3]) ** 2 / expected[:3]).sum())
+    assert chi_squared < 13.8  # 0.999 quantile at two degrees of freedom
+
+
+def test_sample_gives_a_row_the_same_token_in_any_company() -> None:
+    logits = random_logits(32)
+    rows = [row(SamplingParams(seed=i, top_p=0.9), position=i) for i in range(32)]
+    together = sample(logits, rows)
+    assert [sample(logits[i : i + 1], rows[i : i + 1])[0] for i in range(32)] == together
+
+
+@pytest.mark.parametrize("extreme", [0.0, 1 - 2**-53])
+def test_invert_takes_only_possible_tokens_at_the_ends(extreme: float) -> None:
+    probabilities = torch.tensor([[0.0, 0.25, 0.75, 0.0]])
+    assert invert(probabilities, [extreme]).item() == (1 if extreme == 0 else 2)
+
+
+def test_uniform_depends_on_each_of_its_arguments() -> None:
+    base = uniform(1, choice=0, position=0)
+    assert base == uniform(1, choice=0, position=0)
+    others = {
+        uniform(2, choice=0, position=0),
+        uniform(1, choice=1, position=0),
+        uniform(1, choice=0, position=1),
+        uniform(-1, choice=0, position=0),
+    }
+    assert len(others | {base}) == 5
+
+
+def test_token_logprobs_equal_a_float64_log_softmax() -> None:
+    logits = random_logits(4)
+    expected = logits.double().log_softmax(dim=-1)
+    entries = token_logprobs(logits, [5, 6, 7, 8], [0, 1, 5, 20])
+    for i, entry in enumerate(entries):
+        assert entry.token_id == 5 + i
+        assert entry.logprob == pytest.approx(expected[i, 5 + i].item(), abs=1e-4)
+        top = expected[i].topk([0, 1, 5, 20][i] or 1)
+        assert [t for t, _ in entry.top] == top.indices.tolist()[: [0, 1, 5, 20][i]]
