@@ -97,5 +97,5 @@ class IntegrityError(BatchJobsError):
     """Numbers that must agree do not."""
 
 
-class Interrupted(BatchJobsError):  # noqa: N818 - a request to stop, not a fault
+class Interrupted(BatchJobsError):
     """Asked to stop."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging as transformers_logging
 
 from executor import hook
 from executor.device import DevicePlan, plan_device
@@ -78,7 +79,7 @@ def load_config(checkpoint: Checkpoint) -> Any:
     """The model's configuration. Raises UnsupportedModelError."""
     try:
         return AutoConfig.from_pretrained(checkpoint.source, **checkpoint.arguments)
-    except (OSError, ValueError) as error:
+    except Exception as error:
         raise _unusable(checkpoint, error) from error
 
 
@@ -86,7 +87,7 @@ def load_tokenizer(checkpoint: Checkpoint, *, vocab_size: int) -> HfTokenizer:
     """The fast tokenizer, with every id that ends an answer. Raises UnsupportedModelError."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint.source, **checkpoint.arguments)
-    except (OSError, ValueError) as error:
+    except Exception as error:
         raise _unusable(checkpoint, error) from error
     if not tokenizer.is_fast:
         raise UnsupportedModelError(f"{checkpoint.source} has no fast tokenizer (tokenizer.json).")
@@ -127,6 +128,7 @@ def max_positions(config: Any) -> int:
 
 def _load_module(checkpoint: Checkpoint, config: Any, device: DevicePlan) -> nn.Module:
     hook.register()
+    transformers_logging.disable_progress_bar()
     try:
         module: nn.Module = AutoModelForCausalLM.from_pretrained(
             checkpoint.source,
@@ -136,7 +138,7 @@ def _load_module(checkpoint: Checkpoint, config: Any, device: DevicePlan) -> nn.
             use_safetensors=True,
             **checkpoint.arguments,
         )
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except Exception as error:
         raise _unusable(checkpoint, error) from error
     return module.eval().requires_grad_(requires_grad=False).to(device.device)
 
@@ -155,5 +157,6 @@ def _eos_token_ids(checkpoint: Checkpoint, tokenizer: Any) -> frozenset[int]:
 
 
 def _unusable(checkpoint: Checkpoint, error: Exception) -> UnsupportedModelError:
+    """A damaged or unknown checkpoint makes its libraries raise almost anything."""
     reason = " ".join(str(error).split())
     return UnsupportedModelError(f"Model {checkpoint.source} cannot be loaded: {reason[:400]}")

@@ -59,7 +59,10 @@ def probe_layers(module: nn.Module, config: Any) -> dict[int, LayerShape]:
     row = torch.arange(4, device=device)[None]
     try:
         run_packed(module, row, row, torch.tensor([3], device=device), probe)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except UnsupportedModelError:
+        raise
+    except Exception as error:
+        # A model that was not written for the interface may trip over its absent mask anywhere.
         raise UnsupportedModelError(f"{type(module).__name__} cannot be packed: {error}") from error
     if len(probe.shapes) != config.num_hidden_layers:
         raise UnsupportedModelError(

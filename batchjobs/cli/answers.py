@@ -21,25 +21,24 @@ _LINES_LOOKED_AT = 1000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """`status` is the HTTP-like code, or what kept the line from running; `text` is the choices'
-    text, or the error's message."""
+    text, or the error's message. Errors of one `kind` differ in their numbers at most."""
 
     custom_id: str
     status: str
     text: str
+    kind: str
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Answer:
         """Of a line of an output or error file."""
         custom_id = str(record["custom_id"])
         if record["error"] is not None:
-            error = record["error"]
-            return cls(custom_id=custom_id, status=error["code"], text=error["message"])
-        response = record["response"]
-        return cls(
-            custom_id=custom_id,
-            status=str(response["status_code"]),
-            text=_body_text(response["body"]),
-        )
+            code, text = record["error"]["code"], record["error"]["message"]
+            return cls(custom_id=custom_id, status=code, text=text, kind=code)
+        status, body = record["response"]["status_code"], record["response"]["body"]
+        text = _body_text(body)
+        kind = body.get("error", {}).get("code") or text
+        return cls(custom_id=custom_id, status=str(status), text=text, kind=kind)
 
 
 def first_answers(deployment: Deployment, job: Job, limit: int) -> list[Answer]:
@@ -52,12 +51,13 @@ def first_answers(deployment: Deployment, job: Job, limit: int) -> list[Answer]:
 
 
 def first_reasons(deployment: Deployment, job: Job) -> list[str]:
-    """Why lines failed, the most frequent first, each with how often: `12 × the message`."""
+    """Why lines failed, the most frequent first: how often, and the first line's message."""
     if job.error_file_id is None:
         return []
     failed = _answers(deployment, job.error_file_id, _LINES_LOOKED_AT)
-    reasons = Counter(answer.text for answer in failed)
-    return [f"{times:,} × {reason}" for reason, times in reasons.most_common(MAX_REASONS)]
+    times = Counter(answer.kind for answer in failed)
+    first = {answer.kind: answer.text for answer in reversed(failed)}
+    return [f"{count:,} × {first[kind]}" for kind, count in times.most_common(MAX_REASONS)]
 
 
 def _answers(deployment: Deployment, file_id: str, limit: int) -> list[Answer]:
@@ -75,7 +75,7 @@ def _records(lines: BinaryIO, limit: int) -> Iterator[dict[str, Any]]:
 def _body_text(body: dict[str, Any]) -> str:
     if "error" in body:
         return str(body["error"]["message"])
-    return " ┃ ".join(_choice_text(choice) for choice in body["choices"])
+    return " ┃ ".join(_choice_text(choice) for choice in body.get("choices", ()))
 
 
 def _choice_text(choice: dict[str, Any]) -> str:

@@ -76,18 +76,25 @@ class Root(Group):
             if is_debugging(ctx):
                 raise
             sentence, code = explain(error)
-            click.echo(sentence, err=True)
+            for line in (sentence, *getattr(error, "__notes__", ())):
+                click.echo(line, err=True)
             ctx.exit(code)
 
 
 def explain(error: Exception) -> tuple[str, Exit]:
     """What to tell a person about `error`, and the exit code."""
-    from batchjobs.errors import BatchJobsError, Interrupted, UsageError
+    from batchjobs.errors import (
+        BatchJobsError,
+        ConflictError,
+        Interrupted,
+        InvalidRequestError,
+        NotFoundError,
+    )
 
     match error:
         case Interrupted():
             return error.message, Exit.INTERRUPTED
-        case UsageError():
+        case InvalidRequestError() if not isinstance(error, ConflictError | NotFoundError):
             return f"Error: {error.message}", Exit.USAGE
         case BatchJobsError():
             return f"Error: {error.message}", Exit.ERROR

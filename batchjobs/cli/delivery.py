@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -33,6 +34,12 @@ class Destinations:
     def uses_stdout(self) -> bool:
         return STREAM in (self.output, self.errors)
 
+    @property
+    def options(self) -> str:
+        """As they are typed behind a command."""
+        pairs = (("-o", self.output), ("--errors", self.errors))
+        return "".join(f" {option} {shlex.quote(path)}" for option, path in pairs if path)
+
     def check(self, *, source: str | None = None, as_json: bool = False) -> None:
         """Find out now, not after hours of work, that a copy could not be written.
 
@@ -53,8 +60,13 @@ def deliver(deployment: Deployment, job: Job, destinations: Destinations) -> lis
     """Copy a job's result files; a sentence on each. A copy appears whole or not at all.
 
     A destination whose file does not exist, because no line ended in it, is removed: what lies
-    there is of another run. Raises OSError and StoreError.
+    there is of another run. After a failed validation, nothing is touched. Raises OSError and
+    StoreError.
     """
+    from batchjobs.states import JobState
+
+    if job.status == JobState.FAILED:
+        return []
     said = []
     for what, file_id, path in (
         ("results", job.output_file_id, destinations.output),

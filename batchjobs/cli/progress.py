@@ -22,8 +22,14 @@ class ProgressBar:
     def __enter__(self) -> Self:
         from tqdm import tqdm
 
-        self._bar = tqdm(file=sys.stderr, disable=None, bar_format=_FORMAT, leave=False, total=1)
-        self._bar.set_description_str("starting")
+        self._bar = tqdm(
+            total=1,
+            desc="starting",
+            file=sys.stderr,
+            disable=None,
+            bar_format=_FORMAT,
+            leave=False,
+        )
         return self
 
     def show(self, progress: Progress) -> None:

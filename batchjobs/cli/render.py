@@ -88,9 +88,9 @@ def _facts(view: JobView, location_of: dict[str, str]) -> Iterable[tuple[str, st
 
 
 def line_counts(view: JobView) -> str:
-    """For example `3 of 10 done, 1 failed`."""
+    """For example `3 of 10 done (1 failed)`."""
     text = f"{view.finished_lines:,} of {view.job.total_lines:,} done"
-    return f"{text}, {view.tally.failed:,} failed" if view.tally.failed else text
+    return f"{text} ({view.tally.failed:,} failed)" if view.tally.failed else text
 
 
 def problem_lines(view: JobView) -> Iterable[str]:

@@ -13,7 +13,7 @@ from batchjobs.cli.progress import ProgressBar, progress_between
 from batchjobs.cli.render import line_counts, print_json
 from batchjobs.cli.summary import report_lines, summarize
 from batchjobs.cli.view import JobView, view_job
-from batchjobs.errors import Interrupted
+from batchjobs.errors import Interrupted, ModelError
 
 if TYPE_CHECKING:
     from batchjobs.deployment import Deployment
@@ -49,7 +49,7 @@ class Running:
         if self._as_json:
             print_json(view.wire())
         else:
-            self._say(f"Waiting. Run it here with: batchjobs resume {self._job_id}")
+            self._say(f"Waiting. Run it here with: {self._resume_command}")
         return Exit.DONE
 
     def run(self) -> Exit:
@@ -64,8 +64,11 @@ class Running:
             view = view_job(self._deployment, self._job_id)
             raise Interrupted(
                 f"Interrupted: {line_counts(view)}, and what is done is kept."
-                f" Go on with: batchjobs resume {self._job_id}"
+                f" Go on with: {self._resume_command}"
             ) from stopped
+        except ModelError as unusable:
+            unusable.add_note(f"The job waits. When that is mended: {self._resume_command}")
+            raise
         return self._conclude(view_job(self._deployment, self._job_id), report)
 
     def _validate(self) -> JobView:
@@ -103,14 +106,19 @@ class Running:
                 time.sleep(self._deployment.settings.poll_seconds)
 
     def _conclude(self, view: JobView, report: RunReport | None = None) -> Exit:
-        said = deliver(self._deployment, view.job, self._destinations) if view.is_terminal else []
         for sentence in summarize(self._deployment, view, self._destinations):
             self._say(sentence)
-        for sentence in (*(report_lines(report) if report else ()), *said):
+        for sentence in report_lines(report) if report else ():
+            self._say(sentence)
+        for sentence in deliver(self._deployment, view.job, self._destinations):
             self._say(sentence)
         if self._as_json:
             print_json(view.wire())
         return view.exit_code
+
+    @property
+    def _resume_command(self) -> str:
+        return f"batchjobs resume {self._job_id}{self._destinations.options}"
 
     def _say(self, sentence: str) -> None:
         """To a person: on standard output unless that is for a program."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from batchjobs.deployment import Deployment
     from batchjobs.worker.progress import ModelReport, RunReport
 
+MODEL_NOT_FOUND = "model_not_found"
 _REASON_CHARS = 300
 
 
@@ -23,6 +24,8 @@ def summarize(deployment: Deployment, view: JobView, destinations: Destinations)
     if view.errors:
         yield f"{job.id} failed validation: nothing ran."
         yield from (f"  {sentence}" for sentence in problem_lines(view))
+        if any(error.code == MODEL_NOT_FOUND for error in view.errors):
+            yield "Which models there are: batchjobs models list. Run on one of them: --model NAME"
         return
     yield f"{job.status}: {line_counts(view)}"
     for reason in first_reasons(deployment, job):

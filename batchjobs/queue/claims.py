@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -158,20 +158,7 @@ def commit_part(session: Session, claim: Claim, part: PartFacts) -> None:
             " with other contents."
         )
     session.add(
-        Part(
-            job_id=claim.job_id,
-            shard_id=claim.shard_id,
-            fence=claim.fence,
-            number=part.number,
-            key=part.key,
-            sha256=part.sha256,
-            completed_lines=part.completed_lines,
-            failed_lines=part.failed_lines,
-            input_bytes=part.input_bytes,
-            prompt_tokens=part.prompt_tokens,
-            cached_tokens=part.cached_tokens,
-            completion_tokens=part.completion_tokens,
-        )
+        Part(job_id=claim.job_id, shard_id=claim.shard_id, fence=claim.fence, **asdict(part))
     )
     session.flush()
 

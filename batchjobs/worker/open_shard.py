@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -22,9 +23,16 @@ from batchjobs.store.layout import part_key
 from executor.request import Completion
 
 
+@dataclass(frozen=True, slots=True)
+class _WrittenPart:
+    """A part that is in the store and whose row may or may not be."""
+
+    facts: PartFacts
+    tally: Tally
+
+
 class OpenShard:
-    """Results go to `add` as they come and to the store with `checkpoint`; `pending` sums up
-    those in between."""
+    """Results go to `add` as they come and to the store with `checkpoint`."""
 
     def __init__(self, claim: Claim, database: Database, store: ObjectStore) -> None:
         self.claim = claim
@@ -32,13 +40,20 @@ class OpenShard:
         self._store = store
         self._parts_written = 0
         self._unwritten: list[bytes] = []
-        self.pending = Tally()
+        self._unwritten_tally = Tally()
+        self._uncommitted: _WrittenPart | None = None
         with database.read() as session:
             self._answered = _answered_lines(store, claims.committed_parts(session, claim.shard_id))
 
     @property
     def is_complete(self) -> bool:
         return len(self._answered) == self.claim.line_count
+
+    @property
+    def pending(self) -> Tally:
+        """Answered, but not sure to survive a crash yet."""
+        written = Tally() if self._uncommitted is None else self._uncommitted.tally
+        return written + self._unwritten_tally
 
     def has_answer(self, line: int) -> bool:
         return line in self._answered
@@ -54,7 +69,7 @@ class OpenShard:
         self._unwritten.append(
             dump_line({"line": line.number, "outcome": outcome, "record": record})
         )
-        self.pending += Tally(
+        self._unwritten_tally += Tally(
             completed=int(outcome is Outcome.COMPLETED),
             failed=int(outcome is Outcome.FAILED),
             input_bytes=line.size,
@@ -67,27 +82,38 @@ class OpenShard:
     def checkpoint(self) -> None:
         """Put what is pending into the store and make it count.
 
+        May be called again after any failure: a part is written once, and committing it twice
+        counts it once.
+
         Raises:
             LeaseLostError: another worker has the shard; nothing of this counts.
-            StoreError: the store fails; the results are still pending.
+            StoreError, DatabaseError: the results are still pending.
         """
-        if not self._unwritten:
-            return
+        if self._uncommitted is not None:
+            self._commit(self._uncommitted)
+        if self._unwritten:
+            self._uncommitted = self._write()
+            self._commit(self._uncommitted)
+
+    def _write(self) -> _WrittenPart:
         data = b"".join(self._unwritten)
-        facts = self._facts(data)
-        self._store.put(facts.key, data)
+        part = _WrittenPart(self._facts(data), self._unwritten_tally)
+        self._store.put(part.facts.key, data)
         self._parts_written += 1
+        self._unwritten, self._unwritten_tally = [], Tally()
+        return part
+
+    def _commit(self, part: _WrittenPart) -> None:
         try:
             with self._database.write() as session:
-                claims.commit_part(session, self.claim, facts)
+                claims.commit_part(session, self.claim, part.facts)
         except LeaseLostError:
-            self._store.delete(facts.key)
+            self._store.delete(part.facts.key)
             raise
-        self._unwritten = []
-        self.pending = Tally()
+        self._uncommitted = None
 
     def _facts(self, data: bytes) -> PartFacts:
-        claim, pending, number = self.claim, self.pending, self._parts_written
+        claim, pending, number = self.claim, self._unwritten_tally, self._parts_written
         return PartFacts(
             number=number,
             key=part_key(claim.job_id, claim.number, claim.fence, number),

@@ -177,6 +177,7 @@ def _result(held: Claim, line: int, custom_id: str, *, is_failed: bool) -> dict[
     if is_failed:
         record = failure_line(custom_id, digest, InvalidRequestError("The line is bad."))
     else:
-        record = success_line(custom_id, digest, {"answer": f"to {custom_id}"})
+        body = {"choices": [{"message": {"content": f"to {custom_id}"}}]}
+        record = success_line(custom_id, digest, body)
     outcome = "failed" if is_failed else "completed"
     return {"line": line, "outcome": outcome, "record": record}

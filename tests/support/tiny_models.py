@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 _COMMON = {
     "vocab_size": 128,
@@ -50,6 +55,24 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 def tiny_config(family: str, **overrides: Any) -> Any:
     return AutoConfig.for_model(family, **{**_COMMON, **FAMILIES.get(family, {}), **overrides})
+
+
+def save_tiny(folder: Path, config: Any) -> None:
+    """A checkpoint folder with random weights and a byte tokenizer of 128 tokens."""
+    tiny_model(config, attention="eager").save_pretrained(folder)
+    vocabulary = {"<pad>": 0, "<s>": 1, "</s>": 2}
+    printable = [chr(code) for code in range(0x21, 0x7F)]
+    rare = sorted(set(ByteLevel.alphabet()) - {*printable, "Ġ"})
+    characters = ["Ġ", *printable, *rare][:125]
+    vocabulary |= {character: i + 3 for i, character in enumerate(characters)}
+    backend = Tokenizer(BPE(vocab=vocabulary, merges=[]))
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    backend.decoder = ByteLevelDecoder()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
+    )
+    tokenizer.chat_template = "{% for m in messages %}<s>{{ m.content }}{% endfor %}</s>"
+    tokenizer.save_pretrained(folder)
 
 
 def tiny_model(config: Any, *, attention: str) -> Any:

@@ -177,6 +177,42 @@ with database.write() as session:
     assert {"jobs", "shards", "alembic_version"} <= tables(path)
 
 
+def test_one_of_many_that_find_no_schema_migrates(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = 4
+    barrier = threading.Barrier(threads)
+    look, migrate = Database._revision, Database._migrate
+    has_looked = threading.local()
+    migrated: list[bool] = []
+
+    def look_together(database: Database) -> str | None:
+        found = look(database)
+        if not hasattr(has_looked, "first"):
+            has_looked.first = found
+            barrier.wait(timeout=30)
+        return found
+
+    def migrate_counted(database: Database) -> None:
+        migrated.append(True)
+        migrate(database)
+
+    monkeypatch.setattr(Database, "_revision", look_together)
+    monkeypatch.setattr(Database, "_migrate", migrate_counted)
+
+    def upgrade() -> None:
+        database = Database.open(f"sqlite:///{path}")
+        database.upgrade()
+        database.close()
+
+    running = [threading.Thread(target=upgrade) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert migrated == [True]
+
+
 def test_newer_schema_is_refused_with_what_to_do(database: Database) -> None:
     with database.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '9999'"))

@@ -414,10 +414,11 @@ def test_counts_that_disagree_with_the_parts_are_never_published(deployment: Dep
 
 
 def test_full_disk_publishes_nothing_and_another_try_all(deployment: Deployment) -> None:
+    """The error file is complete by the time that the output file fails."""
     job_id = start_job(deployment, requests(600), shard_max_lines=20)
-    complete_all(deployment, job_id)
+    complete_all(deployment, job_id, failed=[600])
     with file_size_limit(30_000), pytest.raises(StoreError, match="File too large"):
         finalize(deployment, job_id)
     assert_nothing_published(deployment, job_id)
     assert finalize(deployment, job_id)
-    assert published(deployment, job_id) == (list(range(1, 601)), [])
+    assert published(deployment, job_id) == (list(range(1, 600)), [600])

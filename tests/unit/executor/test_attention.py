@@ -64,9 +64,7 @@ def written_out(
     weights = [math.exp(s) for s in scores]
     sink = 0.0 if options.sinks is None else math.exp(float(options.sinks[head]))
     total = sum(weights) + sink
-    return sum(
-        (w / total * values[first + i] for i, w in enumerate(weights)), torch.zeros(VALUE)
-    )
+    return sum((w / total * values[first + i] for i, w in enumerate(weights)), torch.zeros(VALUE))
 
 
 @pytest.mark.parametrize("name", OPTIONS)

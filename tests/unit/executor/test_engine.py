@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -49,9 +50,13 @@ def alone(request: Request) -> Completion:
 
 requests_strategy = st.lists(
     st.builds(
-        lambda prompt, seed, n, max_tokens, temperature: dict(
-            prompt=prompt, seed=seed, n=n, max_tokens=max_tokens, temperature=temperature
-        ),
+        lambda prompt, seed, n, max_tokens, temperature: {
+            "prompt": prompt,
+            "seed": seed,
+            "n": n,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+        },
         prompt=st.text("abcdef ", min_size=1, max_size=40),
         seed=st.integers(0, 2**64 - 1),
         n=st.integers(1, 3),
@@ -100,7 +105,7 @@ def test_budget_and_slots_are_never_exceeded() -> None:
     list(engine.run(requests, on_step=watch))
     assert max(running for running, _ in seen) == 3
     computed = [tokens for _, tokens in seen]
-    assert max(b - a for a, b in zip(computed, computed[1:], strict=False)) == 5
+    assert max(b - a for a, b in pairwise(computed)) == 5
 
 
 def test_finished_slot_is_filled_in_the_next_step() -> None:
@@ -161,9 +166,7 @@ def test_end_of_sequence_stops_and_is_left_out() -> None:
 
 
 def test_ignore_eos_goes_on_to_max_tokens() -> None:
-    [choice] = alone(
-        request("r", temperature=1.0, seed=1, max_tokens=90, ignore_eos=True)
-    ).choices
+    [choice] = alone(request("r", temperature=1.0, seed=1, max_tokens=90, ignore_eos=True)).choices
     assert choice.finish_reason is FinishReason.LENGTH
     assert choice.generated_tokens == 90
     assert EOS in choice.token_ids

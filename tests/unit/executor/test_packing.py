@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,16 +10,16 @@ import torch
 
 from executor import hook
 from executor.attention.base import AttentionBackend
-from executor.build import BACKENDS
+from executor.build import BACKENDS, build_engine
 from executor.errors import UnsupportedModelError
-from executor.loading import check_family, max_positions
+from executor.loading import Checkpoint, check_family, max_positions
 from executor.model import PackedModel, PagedCache
 from executor.packing import check_packing, probe_layers
 from executor.request import Request
 from executor.scheduler import Scheduler
 from executor.sequence import Group, Sequence
-from executor.settings import Limits
-from tests.support.tiny_models import FAMILIES, tiny_config, tiny_model
+from executor.settings import EngineSettings, Limits
+from tests.support.tiny_models import FAMILIES, save_tiny, tiny_config, tiny_model
 
 PROMPTS = [
     torch.randint(3, 128, (length,), generator=torch.Generator().manual_seed(length)).tolist()
@@ -38,9 +39,7 @@ def eager_logits(model: Any, tokens: list[int]) -> torch.Tensor:
         return model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
 
 
-def packed_answers(
-    model: Any, backend: AttentionBackend
-) -> list[tuple[torch.Tensor, list[int]]]:
+def packed_answers(model: Any, backend: AttentionBackend) -> list[tuple[torch.Tensor, list[int]]]:
     """Per prompt, the logits [NEW_TOKENS, V] of greedy choice and the tokens before the last."""
     limits = Limits(
         max_num_seqs=3, max_num_batched_tokens=11, max_model_len=40, num_blocks=26, block_size=4
@@ -102,12 +101,20 @@ def test_check_packing_refuses_wrong_attention() -> None:
         check_packing(model, layers, forgets_the_window, 128)
 
 
-@pytest.mark.parametrize("family", ["mamba", "bloom", "gpt_neo", "falcon_mamba"])
-def test_family_without_the_attention_interface_is_refused(family: str) -> None:
-    config = tiny_config(family)
-    with pytest.raises((UnsupportedModelError, ValueError)):
-        model = tiny_model(config, attention=hook.NAME)
-        probe_layers(model, config)
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [
+        ("mamba", "layers of kind linear_attention"),
+        ("bloom", "0 of its 3 layers use the attention interface"),
+        ("mpt", "cannot be packed"),
+    ],
+)
+def test_family_without_the_attention_interface_is_refused(
+    family: str, reason: str, tmp_path: Path
+) -> None:
+    save_tiny(tmp_path, tiny_config(family))
+    with pytest.raises(UnsupportedModelError, match=reason):
+        build_engine(Checkpoint(source=str(tmp_path)), EngineSettings())
 
 
 def test_hybrid_family_is_refused_by_its_layer_types() -> None:
@@ -125,11 +132,26 @@ def test_family_that_counts_packed_places_is_refused() -> None:
     ("rope", "expected"),
     [
         ({"rope_type": "default", "rope_theta": 1e4}, 256),
-        ({"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0,
-          "original_max_position_embeddings": 64}, 64),
-        ({"rope_type": "longrope", "rope_theta": 1e4, "factor": 4.0,
-          "short_factor": [1.0] * 4, "long_factor": [2.0] * 4,
-          "original_max_position_embeddings": 32}, 32),
+        (
+            {
+                "rope_type": "dynamic",
+                "rope_theta": 1e4,
+                "factor": 4.0,
+                "original_max_position_embeddings": 64,
+            },
+            64,
+        ),
+        (
+            {
+                "rope_type": "longrope",
+                "rope_theta": 1e4,
+                "factor": 4.0,
+                "short_factor": [1.0] * 4,
+                "long_factor": [2.0] * 4,
+                "original_max_position_embeddings": 32,
+            },
+            32,
+        ),
     ],
     ids=["default", "dynamic", "longrope"],
 )

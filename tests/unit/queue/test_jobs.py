@@ -323,6 +323,7 @@ def test_closing_ends_open_shards_and_voids_their_writers(deployment: Deployment
     with deployment.database.write() as session:
         assert claims.heartbeat(session, deployment.clock, [held], 60) == [held]
         assert not claims.release(session, held)
+        assert session.get_one(Shard, held.shard_id).fence > held.fence
     assert close(deployment, job_id) == 0
 
 

@@ -1,0 +1,112 @@
+"""Greedy answers of the real model, token for token as transformers gives them one at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from executor.build import ReadyEngine, build_engine
+from executor.loading import Checkpoint
+from executor.request import Request, SamplingParams
+from executor.settings import EngineSettings
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+
+NEW_TOKENS = 20
+SUBJECTS = (
+    "the moon", "2 + 2 * 10", "a haiku about rain", "how bread rises", "Paris in 1889",
+    "sorting a list in Python", "why the sky is blue", "žluťoučký kůň", "the word 'set'",
+    "prime numbers below 50", "a letter to a landlord", "photosynthesis", "{\"a\": [1, 2]}",
+    "the colour of 7 apples", "东京", "a very short story",
+)  # fmt: skip
+FORMS = (
+    "Tell me about {}.",
+    "{}",
+    "Explain {} to a child, then to an expert, and say where the two explanations differ. "
+    + "Be careful and precise. " * 12,
+    "Write one sentence on {} and nothing else!",
+)
+PROMPTS = [form.format(subject) for subject in SUBJECTS for form in FORMS]
+
+CONFIGURATIONS = {
+    "defaults": {},
+    "one at a time": {"max_num_seqs": 1},
+    "small chunks": {"max_num_seqs": 16, "max_num_batched_tokens": 24},
+    "preempting": {"max_num_seqs": 32, "block_size": 16, "max_model_len": 256,
+                   "kv_cache_memory": 30 * 16 * 46_080},
+    "sdpa": {"attention_backend": "sdpa", "max_num_seqs": 24},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def prompts(default_model: Path) -> list[tuple[int, ...]]:
+    ready = build(default_model, max_num_seqs=1)
+    return [
+        tuple(ready.tokenizer.render_chat([{"role": "user", "content": prompt}]))
+        for prompt in PROMPTS
+    ]
+
+
+@pytest.fixture(scope="module")
+def expected(default_model: Path, prompts: list[tuple[int, ...]]) -> list[list[int]]:
+    """What `generate` appends to each prompt, end of sequence included."""
+    model = AutoModelForCausalLM.from_pretrained(default_model, dtype=torch.float32)
+    return [
+        model.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
+            do_sample=False,
+            max_new_tokens=NEW_TOKENS,
+        )[0, len(prompt) :].tolist()
+        for prompt in prompts
+    ]
+
+
+def build(folder: Path, **settings: Any) -> ReadyEngine:
+    options = {"device": "cpu", "dtype": "float32", **settings}
+    return build_engine(Checkpoint(source=str(folder)), EngineSettings(**options))
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_greedy_tokens_equal_generate(
+    name: str, default_model: Path, prompts: list[tuple[int, ...]], expected: list[list[int]]
+) -> None:
+    assert len(prompts) == 64
+    # One sequence at a time is slow and says little after a few.
+    count = 8 if name == "one at a time" else len(prompts)
+    ready = build(default_model, **CONFIGURATIONS[name])
+    sampling = SamplingParams(temperature=0, max_tokens=NEW_TOKENS)
+    requests = [
+        Request(id=str(i), prompt_token_ids=prompt, sampling=sampling)
+        for i, prompt in enumerate(prompts[:count])
+    ]
+    answers = {c.request_id: c.choices[0] for c in ready.engine.run(requests)}
+    eos = ready.tokenizer.eos_token_ids
+    for i in range(count):
+        without_end = [token for token in expected[i] if token not in eos]
+        assert list(answers[str(i)].token_ids) == without_end, PROMPTS[i]
+        assert answers[str(i)].generated_tokens == len(expected[i])
+    assert (ready.engine.metrics.num_preemptions_total > 0) == (name == "preempting")
+
+
+def test_sampled_answers_do_not_depend_on_company_or_preemption(
+    default_model: Path, prompts: list[tuple[int, ...]]
+) -> None:
+    requests = [
+        Request(
+            id=str(i),
+            prompt_token_ids=prompt,
+            sampling=SamplingParams(temperature=0.8, top_p=0.95, seed=i, n=2, max_tokens=12),
+        )
+        for i, prompt in enumerate(prompts[:24])
+    ]
+    answers = []
+    for name in ("defaults", "preempting"):
+        engine = build(default_model, **CONFIGURATIONS[name]).engine
+        completions = {c.request_id: c for c in engine.run(requests)}
+        answers.append([[c.token_ids for c in completions[r.id].choices] for r in requests])
+    assert answers[0] == answers[1]

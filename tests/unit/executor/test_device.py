@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from executor.build import build_engine
+from executor.device import has_fast_bfloat16, plan_device
+from executor.errors import EngineError, UnsupportedModelError
+from executor.loading import Checkpoint
+from executor.request import Request, SamplingParams
+from executor.settings import EngineSettings
+from tests.support.tiny_models import save_tiny, tiny_config
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("tiny")
+    save_tiny(folder, tiny_config("llama"))
+    return Checkpoint(source=str(folder))
+
+
+def test_float32_weights_are_computed_in_float32_on_a_cpu() -> None:
+    plan = plan_device(EngineSettings(device="cpu"), torch.float32)
+    assert plan.dtype == torch.float32
+    assert plan.num_threads >= 1
+
+
+def test_bfloat16_weights_are_computed_in_what_the_cpu_multiplies_fast() -> None:
+    plan = plan_device(EngineSettings(device="cpu"), torch.bfloat16)
+    assert plan.dtype == (torch.bfloat16 if has_fast_bfloat16() else torch.float32)
+    assert ("this CPU multiplies" in plan.dtype_reason) == has_fast_bfloat16()
+
+
+def test_settings_go_before_the_machine() -> None:
+    plan = plan_device(EngineSettings(device="cpu", dtype="bfloat16", num_threads=1), None)
+    assert (plan.device.type, plan.dtype, plan.num_threads) == ("cpu", torch.bfloat16, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (EngineSettings(device="tpu"), "device 'tpu' is not"),
+        (EngineSettings(device="mps"), "device 'mps' is not supported; use cpu or cuda"),
+        (EngineSettings(dtype="int8"), "dtype 'int8' is not one of float32"),
+    ],
+)
+def test_unknown_choice_is_refused(settings: EngineSettings, message: str) -> None:
+    with pytest.raises(EngineError, match=message):
+        plan_device(settings, None)
+
+
+def test_limits_follow_settings_and_model(checkpoint: Checkpoint) -> None:
+    settings = EngineSettings(
+        device="cpu", max_num_seqs=3, max_num_batched_tokens=32, max_model_len=100, block_size=8
+    )
+    limits = build_engine(checkpoint, settings).engine.limits
+    assert (limits.max_num_seqs, limits.max_num_batched_tokens) == (3, 32)
+    assert (limits.max_model_len, limits.block_size) == (100, 8)
+    assert limits.num_blocks == 3 * 13
+
+
+def test_max_model_len_is_the_models_own_unless_memory_is_short(checkpoint: Checkpoint) -> None:
+    assert build_engine(checkpoint, EngineSettings(device="cpu")).engine.limits.max_model_len == 256
+    # 3 layers of 2 key and 2 value heads of 8 float32: 384 bytes a token.
+    short = EngineSettings(device="cpu", kv_cache_memory=384 * 80, block_size=16)
+    limits = build_engine(checkpoint, short).engine.limits
+    assert (limits.max_model_len, limits.num_blocks) == (80, 5)
+
+
+def test_memory_too_short_for_the_asked_length_is_refused(checkpoint: Checkpoint) -> None:
+    settings = EngineSettings(device="cpu", kv_cache_memory=384 * 64, max_model_len=200)
+    with pytest.raises(EngineError, match=r"needs .* bytes of KV cache, and 24,576 are to be had"):
+        build_engine(checkpoint, settings)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_engine_answers_in_either_type(checkpoint: Checkpoint, dtype: str) -> None:
+    ready = build_engine(checkpoint, EngineSettings(device="cpu", dtype=dtype))
+    request = Request(
+        id="r",
+        prompt_token_ids=(5, 6, 7),
+        sampling=SamplingParams(temperature=0, max_tokens=5, ignore_eos=True),
+    )
+    [completion] = ready.engine.run([request])
+    assert completion.completion_tokens == 5
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "cannot be loaded"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "cannot be loaded"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "cannot be loaded"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "cannot be loaded|no fast tokenizer"),
+    ],
+    ids=["no config", "damaged weights", "no weights", "no tokenizer"],
+)
+def test_damaged_checkpoint_is_refused_in_one_sentence(
+    damage: object, reason: str, tmp_path: Path
+) -> None:
+    save_tiny(tmp_path, tiny_config("llama"))
+    damage(tmp_path)  # type: ignore[operator]
+    with pytest.raises(UnsupportedModelError, match=reason) as refused:
+        build_engine(Checkpoint(source=str(tmp_path)), EngineSettings(device="cpu"))
+    assert "\n" not in str(refused.value)
