@@ -130,17 +130,24 @@ def _load_module(checkpoint: Checkpoint, config: Any, device: DevicePlan) -> nn.
     hook.register()
     transformers_logging.disable_progress_bar()
     try:
-        module: nn.Module = AutoModelForCausalLM.from_pretrained(
+        module, info = AutoModelForCausalLM.from_pretrained(
             checkpoint.source,
             config=config,
             dtype=device.dtype,
             attn_implementation=hook.NAME,
             use_safetensors=True,
+            output_loading_info=True,
             **checkpoint.arguments,
         )
     except Exception as error:
         raise _unusable(checkpoint, error) from error
-    return module.eval().requires_grad_(requires_grad=False).to(device.device)
+    if missing := sorted(info["missing_keys"]):
+        raise UnsupportedModelError(
+            f"Model {checkpoint.source} cannot be loaded: {len(missing)} of its weights are "
+            f"missing, the first is {missing[0]}."
+        )
+    ready: nn.Module = module.eval().requires_grad_(requires_grad=False).to(device.device)
+    return ready
 
 
 def _eos_token_ids(checkpoint: Checkpoint, tokenizer: Any) -> frozenset[int]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from executor.build import build_engine
 from executor.device import has_fast_bfloat16, plan_device
@@ -85,6 +86,15 @@ def test_engine_answers_in_either_type(checkpoint: Checkpoint, dtype: str) -> No
     )
     [completion] = ready.engine.run([request])
     assert completion.completion_tokens == 5
+
+
+def test_checkpoint_that_lacks_weights_is_refused(tmp_path: Path) -> None:
+    save_tiny(tmp_path, tiny_config("llama"))
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UnsupportedModelError, match=r"1 of its weights are missing, the first is"):
+        build_engine(Checkpoint(source=str(tmp_path)), EngineSettings(device="cpu"))
 
 
 @pytest.mark.parametrize(
