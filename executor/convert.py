@@ -32,7 +32,8 @@ def is_model_folder(folder: Path) -> bool:
 def convert_gguf(source: Path, target: Path) -> None:
     """Make the folder `target` from the GGUF file `source`.
 
-    The folder appears whole or not at all; one that is there already is left as it is.
+    The folder appears whole or not at all; one that is there already is left as it is. One at a
+    time for a target: that is the caller's to see to.
 
     Raises:
         UnsupportedModelError: not a GGUF file, or an architecture or tokenizer not known here.
@@ -110,9 +111,4 @@ def _publish(partial: Path, target: Path) -> None:
         with file.open("rb") as written:
             os.fsync(written.fileno())
     partial.chmod(0o755)
-    try:
-        partial.rename(target)
-    except OSError:
-        # Another process was faster, and its folder is as good as ours.
-        if not is_model_folder(target):
-            raise
+    partial.rename(target)

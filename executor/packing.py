@@ -99,7 +99,7 @@ def check_packing(
 def _packed_logits(
     module: Any, layers: dict[int, LayerShape], backend: AttentionBackend, prompts: list[list[int]]
 ) -> Tensor:
-    """Logits after each prompt [P, V], computed in several steps with chunks."""
+    """Logits after each prompt [P, V]: chunks of all but its last token, then a decode step."""
     limits = Limits(
         max_num_seqs=len(prompts),
         max_num_batched_tokens=_BUDGET,
@@ -110,22 +110,20 @@ def _packed_logits(
     cache = PagedCache(layers, limits, dtype=module.dtype, device=module.device)
     model = PackedModel(module, cache, backend)
     scheduler = Scheduler(limits)
-    sequences = [_sequence(prompt) for prompt in prompts]
-    for sequence in sequences:
-        scheduler.add(sequence)
+    for index, prompt in enumerate(prompts):
+        request = Request(id="check", prompt_token_ids=tuple(prompt[:-1]))
+        scheduler.add(Sequence(Group(request), index, prompt[:-1], watcher=None))
     logits: dict[int, Tensor] = {}
-    while len(logits) < len(sequences):
+    while scheduler.has_work:
         spans = scheduler.schedule()
         ready = [span.sequence for span in spans if span.catches_up]
         for sequence, row in zip(ready, model.forward(spans), strict=True):
-            logits[id(sequence)] = row.float()
-            scheduler.remove(sequence)
-    return torch.stack([logits[id(sequence)] for sequence in sequences])
-
-
-def _sequence(prompt: list[int]) -> Sequence:
-    request = Request(id="check", prompt_token_ids=tuple(prompt))
-    return Sequence(group=Group(request), index=0, tokens=list(prompt), watcher=None)
+            if sequence.num_generated:
+                logits[sequence.index] = row.float()
+                scheduler.remove(sequence)
+            else:
+                sequence.tokens.append(prompts[sequence.index][-1])
+    return torch.stack([logits[index] for index in range(len(prompts))])
 
 
 @torch.inference_mode()

@@ -20,6 +20,7 @@ from batchjobs.worker.engines import CheckpointEngines, engine_settings
 from batchjobs.worker.progress import RunReport
 from batchjobs.worker.runner import run_jobs
 from batchjobs.worker.stop import StopSignal
+from executor.threads import yield_when_idle
 
 QUESTION = "What is the capital of France?"
 _ENDPOINT = "/v1/chat/completions"
@@ -39,6 +40,7 @@ def device_decisions(settings: Settings) -> tuple[tuple[str, str], ...]:
 
     Raises ModelError when what the settings ask for does not exist.
     """
+    yield_when_idle()
     from executor.device import plan_device
     from executor.errors import EngineError
 

@@ -15,6 +15,7 @@ from batchjobs.settings import Settings
 from executor.metrics import EngineMetrics
 from executor.request import Completion, Request
 from executor.settings import EngineSettings, Limits
+from executor.threads import yield_when_idle
 
 
 class Runner(Protocol):
@@ -64,6 +65,7 @@ class CheckpointEngines:
         self._settings = settings
 
     def load(self, model: Model) -> LoadedModel:
+        yield_when_idle()
         from executor.build import build_engine
         from executor.errors import EngineError
         from executor.loading import Checkpoint

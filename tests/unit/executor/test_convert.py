@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from executor.convert import convert_gguf, is_model_folder
+from executor.convert import convert_gguf
 from executor.errors import UnsupportedModelError
 from tests.support.gguf_files import CHAT_TEMPLATE, vocabulary, write_llama
 from tests.support.tiny_models import tiny_config, tiny_model
@@ -81,15 +80,6 @@ def test_a_folder_that_is_there_is_left_alone(converted: Path, tmp_path: Path) -
     before = (converted / "model.safetensors").stat()
     convert_gguf(tmp_path / "no-such-file.gguf", converted)
     assert (converted / "model.safetensors").stat() == before
-
-
-def test_two_conversions_at_once_make_one_folder(tmp_path: Path) -> None:
-    source = write(tmp_path / "tiny.gguf")
-    target = tmp_path / "models" / "tiny"
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda _: convert_gguf(source, target), range(2)))
-    assert is_model_folder(target)
-    assert list(target.parent.iterdir()) == [target]
 
 
 @pytest.mark.parametrize(
