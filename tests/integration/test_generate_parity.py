@@ -16,7 +16,7 @@ from executor.settings import EngineSettings
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
-NEW_TOKENS = 16
+NEW_TOKENS = 20
 SUBJECTS = (
     "the moon", "2 + 2 * 10", "a haiku about rain", "how bread rises", "Paris in 1889",
     "sorting a list in Python", "why the sky is blue", "žluťoučký kůň", "the word 'set'",
@@ -36,8 +36,8 @@ CONFIGURATIONS = {
     "defaults": {},
     "one at a time": {"max_num_seqs": 1},
     "small chunks": {"max_num_seqs": 16, "max_num_batched_tokens": 24},
-    "preempting": {"max_num_seqs": 32, "block_size": 16, "max_model_len": 256,
-                   "kv_cache_memory": 60 * 16 * 46_080},
+    "preempting": {"max_num_seqs": 32, "block_size": 4, "max_model_len": 240,
+                   "kv_cache_memory": 200 * 4 * 46_080},
     "sdpa": {"attention_backend": "sdpa", "max_num_seqs": 24},
 }  # fmt: skip
 
