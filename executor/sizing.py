@@ -34,11 +34,12 @@ def plan_limits(
     Raises:
         EngineError: not even one sequence of max_model_len tokens fits the memory.
     """
-    cuda = loaded.device.device.type == "cuda"
+    device = loaded.device.device
+    cuda = device.type == "cuda"
     block_size = settings.block_size or (CUDA_BLOCK_SIZE if cuda else CPU_BLOCK_SIZE)
     itemsize = loaded.device.dtype.itemsize
     block_bytes = block_size * itemsize * sum(shape.numbers for shape in layers.values())
-    memory = settings.kv_cache_memory or _free_bytes(cuda)
+    memory = settings.kv_cache_memory or _free_bytes(device)
     affordable = memory // block_bytes
     max_model_len = min(settings.max_model_len or loaded.max_positions, loaded.max_positions)
     if settings.max_model_len is None:
@@ -63,9 +64,9 @@ def plan_limits(
     )
 
 
-def _free_bytes(cuda: bool) -> int:
-    if cuda:
-        free, _ = torch.cuda.mem_get_info()
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
         return int(free * CUDA_MEMORY_SHARE)
     return int(psutil.virtual_memory().available * CPU_MEMORY_SHARE)
 

@@ -27,6 +27,7 @@ class Submission:
     model: str | None
     metadata: dict[str, str]
     window: str
+    seed: int
 
 
 @click.command(
@@ -44,6 +45,13 @@ class Submission:
     show_default=True,
     help="Time to complete it in, in hours (48h) or days (7d).",
 )
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Draws the answers of lines that have no seed; the same seed, the same answers.",
+)
 @click.option("--detach", is_flag=True, help="Only enqueue it; `resume` or `worker` runs it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the API's batch object at the end.")
 def submit(
@@ -53,6 +61,7 @@ def submit(
     model: str | None,
     metadata: tuple[str, ...],
     window: str,
+    seed: int,
     detach: bool,
     as_json: bool,
 ) -> Exit:
@@ -66,7 +75,9 @@ def submit(
 
     destinations = Destinations(output=output, errors=errors)
     destinations.check(source=file, as_json=as_json)
-    submission = Submission(path=file, model=model, metadata=_pairs(metadata), window=window)
+    submission = Submission(
+        path=file, model=model, metadata=_pairs(metadata), window=window, seed=seed
+    )
     with open_deployment() as deployment:
         job_id = create_job(deployment, submission)
         running = Running(deployment, job_id, destinations=destinations, as_json=as_json)
@@ -99,6 +110,7 @@ def create_job(deployment: Deployment, submission: Submission) -> str:
             max_window_hours=deployment.settings.max_completion_window_hours,
             model_override=submission.model,
             metadata=submission.metadata or None,
+            seed=submission.seed,
         )
         return job.id
 

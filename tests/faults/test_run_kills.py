@@ -41,8 +41,11 @@ def request_line(number: int) -> str:
     return json.dumps({**request, "body": body})
 
 
+EAGER = {"BATCHJOBS_CHECKPOINT_SECONDS": "0.5", "BATCHJOBS_SHARD_MAX_LINES": "32"}
+
+
 @contextmanager
-def command(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def command(home: Path, *arguments: str, **settings: str) -> Iterator[subprocess.Popen[str]]:
     """A batchjobs process; it is dead when the context ends."""
     process = subprocess.Popen(
         [sys.executable, "-m", "batchjobs", *arguments],
@@ -53,8 +56,7 @@ def command(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             **os.environ,
             "BATCHJOBS_HOME": str(home),
             "BATCHJOBS_MAX_NUM_SEQS": "8",
-            "BATCHJOBS_CHECKPOINT_SECONDS": "0.5",
-            "BATCHJOBS_SHARD_MAX_LINES": "32",
+            **settings,
             "PYTHONPATH": str(Path(__file__).parents[2]),
         },
     )
@@ -65,8 +67,8 @@ def command(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def must_run(home: Path, *arguments: str) -> str:
-    with command(home, *arguments) as process:
+def must_run(home: Path, *arguments: str, **settings: str) -> str:
+    with command(home, *arguments, **settings) as process:
         said, complained = process.communicate(timeout=300)
         assert process.returncode in (0, 3), complained
         return said
@@ -80,6 +82,18 @@ def parts(home: Path) -> list[tuple[int, int]]:
     ):
         rows = session.execute(select(Part.id, Part.completed_lines + Part.failed_lines))
         return [(row[0], row[1]) for row in rows]
+
+
+def longest_gap(home: Path, process: subprocess.Popen[str]) -> float:
+    """Seconds from one commit to the next, at most, until the process ends."""
+    seen, last, gap = len(parts(home)), time.monotonic(), 0.0
+    while process.poll() is None:
+        time.sleep(0.05)
+        if len(parts(home)) != seen:
+            now = time.monotonic()
+            gap = max(gap, now - last) if seen else 0.0
+            seen, last = len(parts(home)), now
+    return gap
 
 
 def wait_for_parts(home: Path, process: subprocess.Popen[str], count: int) -> None:
@@ -107,20 +121,26 @@ def test_ten_kills_lose_nothing_and_double_nothing(home: Path, tmp_path: Path) -
     source = tmp_path / "in.jsonl"
     source.write_text("\n".join(request_line(number) for number in range(LINES)))
     whole = [tmp_path / "whole.jsonl", tmp_path / "whole-errors.jsonl"]
-    must_run(home, "submit", str(source), "-o", str(whole[0]), "--errors", str(whole[1]))
+    copies = ("-o", str(whole[0]), "--errors", str(whole[1]))
+    with command(home, "submit", str(source), *copies) as process:
+        assert longest_gap(home, process) < 10, "a crash could cost more than ten seconds of work"
+        assert process.returncode == 3
 
-    job_id = json.loads(must_run(home, "submit", str(source), "--detach", "--json"))["id"]
+    job_id = json.loads(must_run(home, "submit", str(source), "--detach", "--json", **EAGER))["id"]
     chance = random.Random(20261130)
     kept: list[tuple[int, int]] = []
     for kill in range(KILLS):
-        with command(home, "resume", job_id) as process:
-            # Later kills wait for less, so that the job outlives them all.
-            wait_for_parts(home, process, 1 + (kill < 4))
-            time.sleep(chance.uniform(0, 0.6))
+        with command(home, "resume", job_id, **EAGER) as process:
+            if kill % 3:
+                wait_for_parts(home, process, 2)
+                time.sleep(chance.uniform(0, 1.5))
+            else:  # while it starts, loads or runs
+                time.sleep(chance.uniform(0.3, 6))
             assert process.poll() is None, "the job ended before all kills"
         now = parts(home)
         assert now[: len(kept)] == kept, "a committed part changed or went away"
         kept = now
+    assert 10 < sum(lines for _, lines in kept) < LINES
 
     mended = [tmp_path / "mended.jsonl", tmp_path / "mended-errors.jsonl"]
     must_run(home, "resume", job_id, "-o", str(mended[0]), "--errors", str(mended[1]))

@@ -110,6 +110,18 @@ def test_model_takes_the_place_of_every_lines(home: Path) -> None:
     assert custom_ids("out.jsonl") == ["a", "b"]
 
 
+def test_a_seed_redraws_the_answers_of_lines_that_have_none(home: Path) -> None:
+    file = write(line("a", temperature=1, max_tokens=12), line("b", temperature=1, seed=7))
+    answers = []
+    for seed in ("0", "0", "1"):
+        assert run("submit", file, "--seed", seed, "-o", "out.jsonl").exit_code == Exit.DONE
+        rows = [json.loads(row) for row in Path("out.jsonl").read_text().splitlines()]
+        answers.append([row["response"]["body"]["choices"][0]["text"] for row in rows])
+    assert answers[0] == answers[1]
+    assert answers[0][0] != answers[2][0]
+    assert answers[0][1] == answers[2][1]
+
+
 def test_an_unknown_model_to_take_their_place_makes_no_job(home: Path) -> None:
     result = run("submit", write(line("a")), "--model", "gpt-99")
     assert result.exit_code == Exit.ERROR
