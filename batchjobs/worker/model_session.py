@@ -32,7 +32,7 @@ class ModelSession:
     |---|---|---|
     | claim | the engine wants requests and no open shard has lines left | `_requests` |
     | checkpoint | every checkpoint_seconds, and when a shard or the run ends | `_checkpoint` |
-    | heartbeat | every third of a lease, between steps: a hung engine loses its shards | `_poll` |
+    | heartbeat | every third of a lease, between steps: a hung engine loses its shards | `_tick` |
     | cancel, expiry | every poll_seconds; running generations stop before the next step | `_poll` |
     """
 
@@ -123,6 +123,8 @@ class ModelSession:
         key = f"{shard.claim.shard_id}:{line.number}"
         self._lines[key] = work
         for number, request in enumerate(requests):
+            if key not in self._lines:
+                return  # the shard was given back while this line was half in the engine
             yield Request(
                 id=f"{key}:{number}",
                 prompt_token_ids=request.prompt_token_ids,

@@ -285,6 +285,25 @@ def test_cancel_stops_the_running_generations(deployment: Deployment) -> None:
     assert report.completion_tokens < 5 * 3 + 7 * 30
 
 
+def test_cancel_in_the_middle_of_a_line_of_many_prompts(deployment: Deployment) -> None:
+    url = "/v1/completions"
+    body = {"model": MODEL, "prompt": ["abc"] * 40, "max_tokens": 5, "ignore_eos": True}
+    lines = [
+        {"custom_id": f"line-{i}", "method": "POST", "url": url, "body": body} for i in range(2)
+    ]
+    job_id = start_job(deployment, lines, endpoint=url)
+
+    def cancel(progress: Progress) -> None:
+        if progress.completion_tokens > 0 and load_job(deployment, job_id).cancelling_at is None:
+            with deployment.database.write() as session:
+                jobs.cancel(session, deployment.clock, job_id)
+
+    run(deployment, job_id, on_progress=cancel)
+    job = load_job(deployment, job_id)
+    assert job.status == JobState.CANCELLED
+    assert ids(errors(deployment, job)) == ["line-0", "line-1"]
+
+
 def test_window_that_closes_publishes_what_is_finished(deployment: Deployment) -> None:
     lines = [chat(f"line-{i}", max_tokens=3 if i < 5 else 200) for i in range(12)]
     job_id = start_job(deployment, lines, shard_max_lines=4)
