@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from batchjobs.errors import DatabaseError
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest of `migrations/versions`; a test keeps the two equal."""
 BUSY_TIMEOUT_MS = 30_000
 """How long a SQLite writer waits for another's transaction."""

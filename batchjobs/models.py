@@ -156,6 +156,7 @@ class Shard(Base):
     | fence | grows by one at every claim and every revocation; a write under a lesser one is void |
     | owner, lease_until | set exactly while `state` is running |
     | attempt | claims since the last committed part |
+    | suspect_first, suspect_last | lines that ran apart when the last worker died, or none |
     """
 
     __tablename__ = "shards"
@@ -180,6 +181,8 @@ class Shard(Base):
     fence: Mapped[int] = mapped_column(BigInteger, default=0)
     owner: Mapped[str | None] = mapped_column(String(64))
     lease_until: Mapped[datetime | None]
+    suspect_first: Mapped[int | None]
+    suspect_last: Mapped[int | None]
 
 
 class Part(Base):

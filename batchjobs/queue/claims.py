@@ -54,11 +54,15 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Work):
-    """A shard that is ours until its lease ends. `attempt` is 1 for the first try."""
+    """A shard that is ours until its lease ends. `attempt` is 1 for the first try.
+
+    `suspects` are the first and last of the lines that ran apart when the last holder died.
+    """
 
     fence: int
     owner: str
     attempt: int
+    suspects: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +120,13 @@ def claim_next(
     if row is None:
         return None
     shard, job, input_key = session.execute(_described().where(Shard.id == row.id)).one()
+    first, last = shard.suspect_first, shard.suspect_last
     return Claim(
-        **_work(shard, job, input_key), fence=shard.fence, owner=owner, attempt=shard.attempt
+        **_work(shard, job, input_key),
+        fence=shard.fence,
+        owner=owner,
+        attempt=shard.attempt,
+        suspects=None if first is None or last is None else (first, last),
     )
 
 
@@ -187,6 +196,15 @@ def committed_parts(session: Session, shard_id: int) -> Sequence[Part]:
     return session.scalars(
         select(Part).where(Part.shard_id == shard_id).order_by(Part.fence, Part.number)
     ).all()
+
+
+def suspect(session: Session, claim: Claim, lines: tuple[int, int] | None) -> None:
+    """Note which lines are about to run apart, first and last; None when that is over.
+
+    Raises LeaseLostError.
+    """
+    first, last = lines or (None, None)
+    _require(session, claim, suspect_first=first, suspect_last=last)
 
 
 def finish(session: Session, claim: Claim) -> None:

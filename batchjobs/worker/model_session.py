@@ -7,7 +7,7 @@ shards' requests, of whatever job, are already running.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints import ENDPOINTS
@@ -17,6 +17,7 @@ from batchjobs.queue import claims, jobs
 from batchjobs.shard_lines import ShardLine, read_shard
 from batchjobs.states import JobState
 from batchjobs.worker.engines import LoadedModel
+from batchjobs.worker.isolation import condemned, groups, is_dangerous, worker_crashed
 from batchjobs.worker.line_work import LineWork, line_context
 from batchjobs.worker.meter import Meter
 from batchjobs.worker.open_shard import OpenShard
@@ -59,6 +60,7 @@ class ModelSession:
         self._stop = stop
         self._open: dict[int, OpenShard] = {}
         self._lines: dict[str, LineWork] = {}
+        self._is_paused = False
         self._meter = Meter(deployment, loaded, job_id)
         self._next_poll = now = time.monotonic()
         self._next_checkpoint = now + self._settings.checkpoint_seconds
@@ -71,26 +73,74 @@ class ModelSession:
             Interrupted: asked to stop; what is finished is checkpointed, shards are given back.
         """
         try:
-            try:
-                for completion in self._engine.run(self._requests(), on_step=self._tick):
-                    self._take(completion)
-            finally:
-                self._checkpoint()
+            self._drive(self._requests())
+            while self._is_paused:
+                self._is_paused = False
+                for shard in list(self._open.values()):
+                    self._run_apart(shard)
+                self._drive(self._requests())
         except Interrupted:
             self._give_back(list(self._open.values()))
             raise
         self._on_progress(self._meter.progress(()))
         return self._meter.report(self._model)
 
+    def _drive(self, requests: Iterable[Request]) -> None:
+        try:
+            for completion in self._engine.run(requests, on_step=self._tick):
+                self._take(completion)
+        finally:
+            self._checkpoint()
+
     def _requests(self) -> Iterator[Request]:
+        """Of every shard that can be claimed; pauses at a dangerous one, which is then the only
+        open one or is given back until the others are answered."""
         while shard := self._claim():
-            for line in read_shard(self._deployment.store, shard.claim):
-                self._tick()
-                if shard.claim.shard_id not in self._open:
-                    break
-                if not shard.has_answer(line.number):
-                    yield from self._prepare(shard, line)
+            if is_dangerous(shard.claim):
+                self._is_paused = True
+                if len(self._open) > 1:
+                    self._give_back([shard])
+                return
+            yield from self._lines_of(shard)
             self._finish_if_complete(shard)
+
+    def _lines_of(
+        self, shard: OpenShard, numbers: Container[int] | None = None
+    ) -> Iterator[Request]:
+        """The requests of the shard's unanswered lines, or of those with these numbers."""
+        for line in read_shard(self._deployment.store, shard.claim):
+            self._tick()
+            if shard.claim.shard_id not in self._open:
+                return
+            wanted = numbers is None or line.number in numbers
+            if wanted and not shard.has_answer(line.number):
+                yield from self._prepare(shard, line)
+
+    def _run_apart(self, shard: OpenShard) -> None:
+        """Answer a dangerous shard group by group, nothing else being in the engine.
+
+        The group at hand is noted first: should the worker die, the next one knows where to look.
+        """
+        claim = shard.claim
+        unanswered = [
+            line
+            for line in read_shard(self._deployment.store, claim)
+            if not shard.has_answer(line.number)
+        ]
+        if crashed := condemned(claim, [line.number for line in unanswered]):
+            [line] = [line for line in unanswered if line.number == crashed]
+            shard.add(line, *worker_crashed(claim, line))
+        for group in groups([line.number for line in unanswered if line.number != crashed], claim):
+            if claim.shard_id not in self._open:
+                return
+            try:
+                with self._database.write() as session:
+                    claims.suspect(session, claim, (group[0], group[-1]))
+            except LeaseLostError:
+                self._forget(shard)
+                return
+            self._drive(self._lines_of(shard, group))
+        self._finish_if_complete(shard)
 
     def _claim(self) -> OpenShard | None:
         with self._database.write() as session:
