@@ -39,6 +39,8 @@ class Settings(BaseSettings):
     """How often a worker looks for a cancel, an expiry or its stop signal's effect."""
     checkpoint_seconds: float = Field(default=5, gt=0)
     stop_grace_seconds: float = Field(default=8, gt=0)
+    watchdog_seconds: float = Field(default=600, gt=0)
+    """An engine that makes no step for so long is taken to hang, and its process ends."""
 
     device: str | None = None
     dtype: str | None = None

@@ -25,7 +25,7 @@ def cli() -> None:
     """Run JSONL files of OpenAI-style requests through a model on this machine.
 
     Data lies in $BATCHJOBS_HOME. Exit codes: 0 done, 1 error, 2 usage, 3 done with failed lines,
-    4 file not valid, 5 interrupted (resumable), 6 cancelled or expired.
+    4 file not valid, 5 interrupted (resumable), 6 cancelled or expired, 7 engine hung (resumable).
     """
 
 

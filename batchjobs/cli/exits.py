@@ -20,3 +20,5 @@ class Exit(IntEnum):
     """Stopped before the end; what is finished is kept and `batchjobs resume` goes on."""
     ENDED_EARLY = 6
     """The job was cancelled or its completion window closed; finished lines are published."""
+    HUNG = 7
+    """The engine made no step for too long and was ended; the job can be resumed."""

@@ -23,6 +23,7 @@ from batchjobs.worker.meter import Meter
 from batchjobs.worker.open_shard import OpenShard
 from batchjobs.worker.progress import ModelReport, Progress
 from batchjobs.worker.stop import StopSignal
+from batchjobs.worker.watchdog import Watchdog
 from executor.request import Completion, Request
 
 
@@ -61,6 +62,7 @@ class ModelSession:
         self._open: dict[int, OpenShard] = {}
         self._lines: dict[str, LineWork] = {}
         self._is_paused = False
+        self._watchdog = Watchdog(seconds=self._settings.watchdog_seconds)
         self._meter = Meter(deployment, loaded, job_id)
         self._next_poll = now = time.monotonic()
         self._next_checkpoint = now + self._settings.checkpoint_seconds
@@ -73,17 +75,21 @@ class ModelSession:
             Interrupted: asked to stop; what is finished is checkpointed, shards are given back.
         """
         try:
-            self._drive(self._requests())
-            while self._is_paused:
-                self._is_paused = False
-                for shard in list(self._open.values()):
-                    self._run_apart(shard)
-                self._drive(self._requests())
+            with self._watchdog:
+                self._run_all()
         except Interrupted:
             self._give_back(list(self._open.values()))
             raise
         self._on_progress(self._meter.progress(()))
         return self._meter.report(self._model)
+
+    def _run_all(self) -> None:
+        self._drive(self._requests())
+        while self._is_paused:
+            self._is_paused = False
+            for shard in list(self._open.values()):
+                self._run_apart(shard)
+            self._drive(self._requests())
 
     def _drive(self, requests: Iterable[Request]) -> None:
         try:
@@ -214,6 +220,7 @@ class ModelSession:
 
     def _tick(self) -> None:
         """Between steps: everything that must not wait for a completion."""
+        self._watchdog.step()
         self._stop.check()
         now = time.monotonic()
         if now >= self._next_checkpoint:
