@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+
+_COUNTERS = (
+    "num_preemptions_total",
+    "prompt_tokens_total",
+    "generation_tokens_total",
+    "computed_tokens_total",
+    "steps_total",
+    "running_sum",
+)
 
 
 @dataclass(slots=True)
 class EngineMetrics:
-    """Gauges hold the last step's value, counters only grow; seconds are monotonic time."""
+    """Gauges hold the last step's value, counters only grow."""
 
     num_requests_running: int = 0
     num_requests_waiting: int = 0
@@ -23,11 +31,15 @@ class EngineMetrics:
     running_sum: int = 0
     """Running sequences summed over steps; divided by steps, their mean."""
     kv_cache_usage_peak: float = 0.0
-    started: float = field(default_factory=time.monotonic)
 
     @property
     def mean_running(self) -> float:
         return self.running_sum / self.steps_total if self.steps_total else 0.0
+
+    def since(self, earlier: EngineMetrics) -> EngineMetrics:
+        """The gauges as they are, and what the counters have grown by since `earlier`, a copy."""
+        grown = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTERS}
+        return replace(self, **grown)
 
     def observe_step(self, *, running: int, waiting: int, kv_usage: float, tokens: int) -> None:
         self.num_requests_running = running

@@ -96,6 +96,21 @@ class CheckpointEngines:
         )
 
 
+class KeptEngines:
+    """Keeps the last engine between runs, and lets go of it before loading another."""
+
+    def __init__(self, source: EngineSource) -> None:
+        self._source = source
+        self._kept: tuple[tuple[str, str | None], LoadedModel] | None = None
+
+    def load(self, model: Model) -> LoadedModel:
+        weights = (model.source, model.revision)
+        if self._kept is None or self._kept[0] != weights:
+            self._kept = None
+            self._kept = (weights, self._source.load(model))
+        return self._kept[1]
+
+
 def engine_settings(settings: Settings) -> EngineSettings:
     return EngineSettings(
         device=settings.device,

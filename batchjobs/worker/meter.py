@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from dataclasses import replace
 
 from batchjobs.deployment import Deployment
 from batchjobs.queue import jobs
@@ -16,6 +17,7 @@ from batchjobs.worker.progress import (
     estimate_remaining_tokens,
     estimate_seconds,
 )
+from executor.metrics import EngineMetrics
 from executor.request import Completion
 
 
@@ -28,13 +30,16 @@ class Meter:
         self._job_id = job_id
         self._started = time.monotonic()
         self._completed_tokens = 0
+        # An engine outlives its sessions, and its counters only grow.
+        loaded.engine.metrics.kv_cache_usage_peak = 0.0
+        self._earlier = replace(loaded.engine.metrics)
 
     def count(self, completion: Completion) -> None:
         self._completed_tokens += completion.prompt_tokens + completion.completion_tokens
 
     def progress(self, shards: Collection[OpenShard]) -> Progress:
         """Of the jobs that `shards` are of, and of the session's own job if it has one."""
-        metrics = self._loaded.engine.metrics
+        metrics = self._metrics()
         elapsed = self._elapsed()
         done, lines, size = self._standing(shards)
         remaining = estimate_remaining_tokens(done, total_lines=lines, total_bytes=size)
@@ -51,7 +56,7 @@ class Meter:
         )
 
     def report(self, model: str) -> ModelReport:
-        metrics = self._loaded.engine.metrics
+        metrics = self._metrics()
         return ModelReport(
             model=model,
             wall_seconds=self._elapsed(),
@@ -63,6 +68,9 @@ class Meter:
             preemptions=metrics.num_preemptions_total,
             decisions=self._loaded.decisions,
         )
+
+    def _metrics(self) -> EngineMetrics:
+        return self._loaded.engine.metrics.since(self._earlier)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
