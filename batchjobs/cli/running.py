@@ -78,11 +78,11 @@ class Running:
         return view_job(self._deployment, self._job_id)
 
     def _work(self) -> RunReport:
-        from batchjobs.worker.engines import CheckpointEngines
+        from batchjobs.worker.engines import CheckpointEngines, KeptEngines
         from batchjobs.worker.progress import RunReport
         from batchjobs.worker.runner import run_jobs
 
-        engines = CheckpointEngines(self._deployment.settings)
+        engines = KeptEngines(CheckpointEngines(self._deployment.settings))
         stop = stop_signal(self._deployment, advice=f"Go on with: {self._resume_command}")
         reports: list[RunReport] = []
         with stop.install(), ProgressBar() as bar:

@@ -1,39 +1,80 @@
-"""`batchjobs worker --once`."""
+"""`batchjobs worker`."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchjobs.cli.command import Command
+from batchjobs.cli.exits import Exit
 
-_ADVICE = "Go on with: batchjobs worker --once"
+if TYPE_CHECKING:
+    from batchjobs.deployment import Deployment
+    from batchjobs.worker.progress import RunReport
+
+_KEPT = "Interrupted, and what is done is kept. Go on with: batchjobs worker --once"
 
 
 @click.command(cls=Command, example="batchjobs worker --once")
-@click.option("--once", is_flag=True, required=True, help="End when nothing is waiting.")
-def worker(once: bool) -> None:
-    """Run every job that is waiting, the most urgent first."""
+@click.option("--once", is_flag=True, help="End when nothing is waiting, not on a signal.")
+@click.option(
+    "--model", "models", multiple=True, metavar="NAME", help="Run lines of this model only."
+)
+def worker(once: bool, models: tuple[str, ...]) -> Exit:
+    """Run the jobs that are waiting, the most urgent first.
+
+    Then waits for more, the model loaded. Ctrl-C or SIGTERM ends it: shards are given back.
+    """
+    from batchjobs import catalogue
     from batchjobs.cli.deployment import open_deployment
-    from batchjobs.cli.progress import ProgressBar
-    from batchjobs.cli.running import stop_signal
-    from batchjobs.cli.summary import report_lines
-    from batchjobs.errors import Interrupted
-    from batchjobs.worker.engines import CheckpointEngines
-    from batchjobs.worker.runner import run_jobs
+    from batchjobs.worker.engines import CheckpointEngines, KeptEngines
 
     with open_deployment() as deployment:
-        stop = stop_signal(deployment, advice=_ADVICE)
-        try:
-            with stop.install(), ProgressBar() as bar:
-                report = run_jobs(
-                    deployment,
-                    engines=CheckpointEngines(deployment.settings),
-                    on_progress=bar.show,
-                    stop=stop,
-                )
-        except Interrupted as stopped:
-            raise Interrupted(f"Interrupted, and what is done is kept. {_ADVICE}") from stopped
-    for sentence in report_lines(report):
-        click.echo(sentence)
+        with deployment.database.read() as session:
+            wanted = {catalogue.resolve(session, name).name for name in models} or None
+        options: dict[str, Any] = {
+            "engines": KeptEngines(CheckpointEngines(deployment.settings)),
+            "models": wanted,
+        }
+        return _run_once(deployment, options) if once else _run_on(deployment, options)
+
+
+def _run_once(deployment: Deployment, options: dict[str, Any]) -> Exit:
+    from batchjobs.cli.progress import ProgressBar
+    from batchjobs.cli.running import stop_signal
+    from batchjobs.errors import Interrupted
+    from batchjobs.worker.runner import run_jobs
+
+    stop = stop_signal(deployment, advice=_KEPT)
+    try:
+        with stop.install(), ProgressBar() as bar:
+            report = run_jobs(deployment, stop=stop, on_progress=bar.show, **options)
+    except Interrupted as stopped:
+        raise Interrupted(_KEPT) from stopped
+    _show(report)
     if not report.models:
         click.echo("Nothing was waiting.")
+    return Exit.DONE
+
+
+def _run_on(deployment: Deployment, options: dict[str, Any]) -> Exit:
+    from batchjobs.cli.running import stop_signal
+    from batchjobs.errors import Interrupted
+    from batchjobs.worker.runner import work_on
+
+    stop = stop_signal(deployment, advice="Its shards go to the next worker.")
+    click.echo("Waiting for jobs. Ctrl-C ends it.")
+    try:
+        with stop.install():
+            work_on(deployment, stop=stop, on_report=_show, **options)
+    except Interrupted:
+        click.echo("Stopped; what is done is kept.")
+        return Exit.DONE
+
+
+def _show(report: RunReport) -> None:
+    from batchjobs.cli.summary import report_lines
+
+    for sentence in report_lines(report):
+        click.echo(sentence)

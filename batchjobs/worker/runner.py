@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import NoReturn
 
 from batchjobs import catalogue
 from batchjobs.deployment import Deployment
@@ -24,9 +25,12 @@ def run_jobs(
     engines: EngineSource,
     stop: StopSignal,
     job_id: str | None = None,
+    models: Collection[str] | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> RunReport:
     """Work on one job, or on all there are, until nothing is claimable.
+
+    `models` are names of the catalogue; other shards are left to other workers.
 
     On return the job has ended, or other workers hold what is left of it.
 
@@ -38,7 +42,7 @@ def run_jobs(
     reports: list[ModelReport] = []
     with present(deployment.settings.workers_dir) as worker:
         tend(deployment, job_id)
-        while model := _most_urgent_model(deployment, job_id):
+        while model := _most_urgent_model(deployment, job_id, models):
             stop.check()
             session = ModelSession(
                 deployment,
@@ -74,7 +78,33 @@ def tend(deployment: Deployment, job_id: str | None = None) -> None:
             finalize(deployment, unsettled_id)
 
 
-def _most_urgent_model(deployment: Deployment, job_id: str | None) -> Model | None:
+def work_on(
+    deployment: Deployment,
+    *,
+    engines: EngineSource,
+    stop: StopSignal,
+    models: Collection[str] | None = None,
+    on_report: Callable[[RunReport], None] = lambda report: None,
+) -> NoReturn:
+    """Run what comes, and look again every poll_seconds when nothing is waiting.
+
+    Raises:
+        Interrupted: asked to stop.
+        ModelError, NotFoundError: as `run_jobs`.
+    """
+    while True:
+        report = run_jobs(deployment, engines=engines, stop=stop, models=models)
+        if report.models:
+            on_report(report)
+        stop.wait(deployment.settings.poll_seconds)
+        stop.check()
+
+
+def _most_urgent_model(
+    deployment: Deployment, job_id: str | None, models: Collection[str] | None
+) -> Model | None:
     with deployment.database.read() as session:
-        names = claims.open_models(session, job_id)
-        return catalogue.resolve(session, names[0]) if names else None
+        for name in claims.open_models(session, job_id):
+            if models is None or name in models:
+                return catalogue.resolve(session, name)
+    return None

@@ -36,6 +36,10 @@ class StopSignal:
     def set(self) -> None:
         self._asked.set()
 
+    def wait(self, seconds: float) -> None:
+        """Return after `seconds`, or as soon as asked to stop."""
+        self._asked.wait(seconds)
+
     def check(self) -> None:
         """Raises Interrupted once asked to stop."""
         if self._asked.is_set():

@@ -164,6 +164,27 @@ def test_a_worker_runs_all_that_waits(home: Path) -> None:
     assert "Nothing was waiting." in run("worker", "--once").stdout
 
 
+def test_a_worker_that_stays_runs_what_comes_until_it_is_stopped(home: Path) -> None:
+    with start("worker", "--model", "gpt-4o-mini") as process:
+        assert process.stdout is not None
+        assert first_row(process.stdout.readline()) == "Waiting for jobs. Ctrl-C ends it."
+        for name in ("a", "b"):
+            job_id = run_json("submit", write(line(name)), "--detach")["id"]
+            assert run("watch", job_id).exit_code == Exit.DONE
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=30)
+    assert process.returncode == Exit.DONE
+    assert said.count("tok/s generated") == 2
+    assert said.endswith("Stopped; what is done is kept.\n")
+
+
+def test_a_worker_leaves_other_models_alone(home: Path, weights: Path) -> None:
+    run("models", "add", "other", str(weights))
+    job_id = run_json("submit", write(line("a")), "--detach")["id"]
+    assert "Nothing was waiting." in run("worker", "--once", "--model", "other").stdout
+    assert run_json("status", job_id)["status"] == "in_progress"
+
+
 def test_resuming_a_finished_job_only_says_so(home: Path) -> None:
     job_id = run_json("submit", write(line("a")))["id"]
     result = run("resume", job_id, "-o", "out.jsonl")
