@@ -160,7 +160,7 @@ class Engine:
         if token in self._tokenizer.eos_token_ids and not params.ignore_eos:
             return self._choice(sequence, FinishReason.STOP, keep=generated - 1)
         if sequence.watcher is not None:
-            watching = generated > params.min_tokens
+            watching = generated >= params.min_tokens
             cut = sequence.watcher.step(token, watching=watching)
             if cut is not None:
                 keep = sequence.watcher.tokens_before(cut)

@@ -198,7 +198,7 @@ def test_stop_string_is_not_heeded_before_min_tokens() -> None:
     stop = (free.text[2],)
     options = {"max_tokens": 40, "ignore_eos": True, "stop": stop}
     [choice] = alone(request("r", min_tokens=20, **options)).choices
-    assert choice.generated_tokens > 20
+    assert choice.generated_tokens >= 20
     assert alone(request("r", **options)).choices[0].generated_tokens <= 3
 
 
