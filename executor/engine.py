@@ -57,7 +57,7 @@ class Engine:
                 logits = self._model.forward(spans)
                 ready = [span.sequence for span in spans if span.catches_up]
                 yield from self._commit(ready, self._sample(logits, ready))
-            self._scheduler.check_integrity()
+            self._scheduler.check_idle()
         finally:
             self.abort(None)
 

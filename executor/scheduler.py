@@ -52,7 +52,8 @@ class Scheduler:
         """Choose the next step's tokens and give them blocks; marks them as computed."""
         preemptions = self.num_preemptions
         spans = list(self._continue_running())
-        if self.num_preemptions == preemptions:
+        # After a preemption nobody is admitted, lest he be the next; but somebody must run.
+        if self.num_preemptions == preemptions or not self.running:
             spans += self._admit_waiting(sum(span.count for span in spans))
         for span in spans:
             span.sequence.computed += span.count
@@ -80,9 +81,14 @@ class Scheduler:
             self.waiting.remove(sequence)
         self._drop_blocks(sequence)
 
-    def check_integrity(self) -> None:
-        """Raises RuntimeError when blocks are lost or miscounted."""
-        self.pool.check_integrity(s.block_table for s in (*self.running, *self.waiting))
+    def check_idle(self) -> None:
+        """Nothing is left to do: raises RuntimeError when a sequence or a block is."""
+        if self.has_work:
+            raise RuntimeError(
+                f"{len(self.running)} running and {len(self.waiting)} waiting sequences are left "
+                f"with {self.pool.num_free} of {self.pool.num_blocks} blocks free"
+            )
+        self.pool.check_integrity(())
 
     def _continue_running(self) -> Iterator[Span]:
         budget = self.limits.max_num_batched_tokens

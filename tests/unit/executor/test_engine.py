@@ -57,9 +57,9 @@ requests_strategy = st.lists(
             "max_tokens": max_tokens,
             "temperature": temperature,
         },
-        prompt=st.text("abcdef ", min_size=1, max_size=40),
+        prompt=st.text("abcdef ", min_size=1, max_size=46),
         seed=st.integers(0, 2**64 - 1),
-        n=st.integers(1, 3),
+        n=st.integers(1, 4),
         max_tokens=st.integers(1, 50),
         temperature=st.sampled_from([0.0, 1.0]),
     ),
@@ -68,7 +68,7 @@ requests_strategy = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     requests_strategy,
     st.integers(1, 6),
@@ -228,6 +228,16 @@ def test_longest_request_fits_a_pool_that_holds_just_one() -> None:
     engine = fake_engine(limits(seqs=4, blocks=24, size=4))
     requests = [request(str(i), "x" * 48, max_tokens=48, ignore_eos=True) for i in range(3)]
     assert run(engine, *requests) == {r.id: alone(r) for r in requests}
+
+
+def test_blocks_that_waiting_siblings_share_make_way() -> None:
+    engine = fake_engine(limits(seqs=2, tokens=64, blocks=24, size=4))
+    requests = [
+        request("growing", "x" * 20, max_tokens=60, ignore_eos=True),
+        request("siblings", "y" * 64, n=3, temperature=1.0, max_tokens=30, ignore_eos=True),
+    ]
+    assert run(engine, *requests) == {r.id: alone(r) for r in requests}
+    assert engine.metrics.num_preemptions_total > 0
 
 
 def test_abort_forgets_requests_and_frees_their_blocks() -> None:
