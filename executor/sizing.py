@@ -43,9 +43,9 @@ def plan_limits(
     affordable = memory // block_bytes
     max_model_len = min(settings.max_model_len or loaded.max_positions, loaded.max_positions)
     if settings.max_model_len is None:
-        max_model_len = min(max_model_len, affordable * block_size)
+        max_model_len = min(max_model_len, max(1, affordable) * block_size)
     blocks_per_sequence = -(-max_model_len // block_size)
-    if affordable < max(1, blocks_per_sequence):
+    if affordable < blocks_per_sequence:
         raise EngineError(
             f"One sequence of max_model_len={max_model_len} tokens needs "
             f"{blocks_per_sequence * block_bytes:,} bytes of KV cache, and {memory:,} are to be "

@@ -70,6 +70,12 @@ def test_max_model_len_is_the_models_own_unless_memory_is_short(checkpoint: Chec
     assert (limits.max_model_len, limits.num_blocks) == (80, 5)
 
 
+def test_memory_too_short_for_a_single_block_is_refused(checkpoint: Checkpoint) -> None:
+    settings = EngineSettings(device="cpu", kv_cache_memory=1000, block_size=16)
+    with pytest.raises(EngineError, match=r"max_model_len=16 tokens needs 6,144 bytes of KV cache"):
+        build_engine(checkpoint, settings)
+
+
 def test_memory_too_short_for_the_asked_length_is_refused(checkpoint: Checkpoint) -> None:
     settings = EngineSettings(device="cpu", kv_cache_memory=384 * 64, max_model_len=200)
     with pytest.raises(EngineError, match=r"needs .* bytes of KV cache, and 24,576 are to be had"):
