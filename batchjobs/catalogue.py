@@ -12,11 +12,13 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from batchjobs.clock import Clock
+from batchjobs.db import hold_lock
 from batchjobs.errors import ConflictError, NotFoundError, UsageError
 from batchjobs.models import Model, ModelAlias
 
 MAX_NAME_CHARS = 255
 _MAX_NAMED = 10
+_LOCK = "catalogue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ def add(
     """
     for word in (name, *aliases):
         _check_name(word)
+    hold_lock(session, _LOCK)
     known = names(session)
     for word in (name, *aliases):
         if known.get(word, name) != name:
@@ -66,6 +69,7 @@ def add(
 
 def remove(session: Session, name: str) -> None:
     """Take out a model and its aliases; the weights stay. Raises NotFoundError."""
+    hold_lock(session, _LOCK)
     model = resolve(session, name)
     session.execute(delete(ModelAlias).where(ModelAlias.model == model.name))
     session.delete(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -28,23 +29,14 @@ class Deployment:
         """Creates what is missing and brings the database to the newest schema.
 
         Raises:
-            UsageError: the data directory cannot be used.
+            UsageError: the data directory or a setting cannot be used.
             DatabaseError, StoreError: they fail for another reason.
         """
-        home = settings.home
-        try:
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (home / ".writable").touch()
-            (home / ".writable").unlink(missing_ok=True)
-        except OSError as failed:
-            raise UsageError(
-                f"The data directory {home} cannot be used ({failed.strerror});"
-                " set BATCHJOBS_HOME to a folder that you can write to."
-            ) from failed
-        database = Database.open(settings.database_url)
+        make_home(settings.home)
+        database = Database.open(settings.database_address)
         try:
             database.upgrade()
-            store = DirectoryStore(settings.store_dir)
+            store = _open_store(settings)
         except BaseException:
             database.close()
             raise
@@ -63,3 +55,24 @@ class Deployment:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _open_store(settings: Settings) -> ObjectStore:
+    if settings.store_url is None:
+        return DirectoryStore(settings.store_dir)
+    from batchjobs.store.s3.store import S3Store  # boto3 takes a moment to load
+
+    return S3Store.connect(settings)
+
+
+def make_home(home: Path) -> None:
+    """Private to its owner. Raises UsageError if it cannot be written to."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (home / ".writable").touch()
+        (home / ".writable").unlink(missing_ok=True)
+    except OSError as failed:
+        raise UsageError(
+            f"The data directory {home} cannot be used ({failed.strerror});"
+            " set BATCHJOBS_HOME to a folder that you can write to."
+        ) from failed

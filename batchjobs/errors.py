@@ -5,6 +5,7 @@ BatchJobsError            every error of ours; its message is one sentence a per
 ├── NotFoundError         no such job, file or model
 ├── ConflictError         the state does not allow it (wire: 409)
 ├── InvalidRequestError   a request to the API, or one line of a file, is wrong (wire: 400)
+│   └── TooLargeError     it has more bytes than are taken (wire: 413)
 ├── ModelError            a model cannot be loaded or cannot be packed
 ├── StoreError            the object store
 │   ├── ObjectExistsError
@@ -51,6 +52,12 @@ class InvalidRequestError(BatchJobsError):
 
     status_code = 400
     type = "invalid_request_error"
+
+
+class TooLargeError(InvalidRequestError):
+    """A request has more bytes than are taken."""
+
+    status_code = 413
 
 
 class UsageError(InvalidRequestError):

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import BinaryIO
 
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, and_, exists, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from batchjobs.clock import Clock
 from batchjobs.deployment import Deployment
-from batchjobs.errors import InvalidRequestError, NotFoundError
+from batchjobs.errors import ConflictError, NotFoundError, TooLargeError
 from batchjobs.ids import new_file_id
-from batchjobs.models import File
+from batchjobs.models import File, Job
+from batchjobs.states import TERMINAL
 from batchjobs.store.base import ObjectStore, ObjectWriter
-from batchjobs.store.layout import file_key
+from batchjobs.store.layout import FILES_PREFIX, file_key
 
 CHUNK_BYTES = 1 << 20
+ORPHAN_SECONDS = 24 * 3600
+"""Age at which an object without a row can only be what a crash left: rows follow at once."""
+SWEEP_FILES = 500
+"""How many files are looked up or deleted at a time."""
 
 
 class FileWriter:
@@ -48,9 +55,16 @@ def create_file(store: ObjectStore) -> Iterator[FileWriter]:
 
 
 def add_row(
-    session: Session, clock: Clock, written: FileWriter, *, filename: str, purpose: str
+    session: Session,
+    clock: Clock,
+    written: FileWriter,
+    *,
+    filename: str,
+    purpose: str,
+    expires_after: timedelta | None = None,
 ) -> File:
     """Make a written object a file. `filename` is kept as the user's word for it."""
+    now = clock.now(session)
     file = File(
         id=written.file_id,
         purpose=purpose,
@@ -58,7 +72,8 @@ def add_row(
         bytes=written.size,
         sha256=written.sha256,
         key=file_key(written.file_id),
-        created_at=clock.now(session),
+        created_at=now,
+        expires_at=None if expires_after is None else now + expires_after,
     )
     session.add(file)
     session.flush()
@@ -76,19 +91,14 @@ def add_file(
     """Take in a file of any content, in bounded memory.
 
     Raises:
-        InvalidRequestError: it has more than `max_bytes`; nothing of it is kept.
+        TooLargeError: it has more than `max_bytes`; nothing of it is kept.
         StoreError: it cannot be stored.
     """
     with create_file(deployment.store) as written:
         while chunk := stream.read(CHUNK_BYTES):
             written.write(chunk)
             if max_bytes is not None and written.size > max_bytes:
-                raise InvalidRequestError(
-                    f"The file {_storable(filename)} is too large: it has more than"
-                    f" {max_bytes:,} bytes. Split it, or raise BATCHJOBS_MAX_INPUT_BYTES.",
-                    param="file",
-                    code="file_too_large",
-                )
+                raise too_large(filename, max_bytes)
     with deployment.database.write() as session:
         return add_row(session, deployment.clock, written, filename=filename, purpose=purpose)
 
@@ -104,6 +114,108 @@ def get_file(session: Session, file_id: str) -> File:
 def open_file(store: ObjectStore, file: File) -> BinaryIO:
     """The file's bytes. The caller closes it. Raises ObjectMissingError."""
     return store.open(file.key)
+
+
+def page(
+    session: Session,
+    *,
+    limit: int,
+    after: str | None = None,
+    newest_first: bool = True,
+    purpose: str | None = None,
+) -> tuple[Sequence[File], bool]:
+    """At most `limit` files that follow the file `after`, and whether more do.
+
+    Raises NotFoundError for an unknown `after`.
+    """
+    query = select(File).limit(limit + 1)
+    if purpose is not None:
+        query = query.where(File.purpose == purpose)
+    if newest_first:
+        query = query.order_by(File.created_at.desc(), File.id.desc())
+    else:
+        query = query.order_by(File.created_at, File.id)
+    if after is not None:
+        query = query.where(_follows(get_file(session, after), newest_first))
+    files = session.scalars(query).all()
+    return files[:limit], len(files) > limit > 0
+
+
+def delete_file(deployment: Deployment, file_id: str) -> None:
+    """Take the file out of the database, then out of the store.
+
+    Raises:
+        NotFoundError: no such file.
+        ConflictError: a job that has not ended reads it.
+    """
+    key = deployment.database.transact(lambda session: _delete_row(session, file_id))
+    deployment.store.delete(key)
+
+
+def remove_expired(deployment: Deployment) -> int:
+    """Delete the files whose time is up and that no job needs any more. Says how many."""
+    with deployment.database.read() as session:
+        now = deployment.clock.now(session)
+        expired = session.scalars(
+            select(File.id)
+            .where(File.expires_at <= now, ~exists().where(_reads(File.id)))
+            .limit(SWEEP_FILES)
+        ).all()
+    for file_id in expired:
+        with suppress(NotFoundError, ConflictError):  # another process was first, or a job
+            delete_file(deployment, file_id)
+    return len(expired)
+
+
+def remove_orphans(deployment: Deployment, *, older_than_seconds: float = ORPHAN_SECONDS) -> int:
+    """Delete the objects of files that have no row, as a crash leaves them. Says how many."""
+    keys = list(deployment.store.list_older(FILES_PREFIX, older_than_seconds))
+    removed = 0
+    for first in range(0, len(keys), SWEEP_FILES):
+        some = keys[first : first + SWEEP_FILES]
+        with deployment.database.read() as session:
+            known = set(session.scalars(select(File.key).where(File.key.in_(some))))
+        orphans = [key for key in some if key not in known]
+        for key in orphans:
+            deployment.store.delete(key)
+        removed += len(orphans)
+    return removed
+
+
+def too_large(filename: str, max_bytes: int) -> TooLargeError:
+    """What is said of a file with more than `max_bytes`."""
+    return TooLargeError(
+        f"The file {_storable(filename)} is too large: it has more than {max_bytes:,} bytes."
+        " Split it, or raise BATCHJOBS_MAX_INPUT_BYTES.",
+        param="file",
+        code="file_too_large",
+    )
+
+
+def _delete_row(session: Session, file_id: str) -> str:
+    """The key of the object, which is then no file's."""
+    file = get_file(session, file_id)
+    reader = session.scalar(select(Job.id).where(_reads(file_id)).limit(1))
+    if reader is not None:
+        raise ConflictError(
+            f"Cannot delete the file '{file_id}': the batch '{reader}' has not ended and reads it."
+            " Wait for its end, or cancel it."
+        )
+    session.delete(file)
+    return file.key
+
+
+def _follows(file: File, newest_first: bool) -> ColumnElement[bool]:
+    """Whether a row comes behind `file` in a list."""
+    same = File.created_at == file.created_at
+    if newest_first:
+        return or_(File.created_at < file.created_at, and_(same, File.id < file.id))
+    return or_(File.created_at > file.created_at, and_(same, File.id > file.id))
+
+
+def _reads(file_id: InstrumentedAttribute[str] | str) -> ColumnElement[bool]:
+    """Whether a job still needs the file as its input."""
+    return and_(Job.input_file_id == file_id, Job.status.not_in(TERMINAL))
 
 
 def _storable(filename: str) -> str:

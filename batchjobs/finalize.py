@@ -9,23 +9,22 @@ the other removes what it wrote.
 
 from __future__ import annotations
 
-import hashlib
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from datetime import timedelta
 from itertools import chain
 from typing import Any, Self
 
-import orjson
+from sqlalchemy.orm import Session
 
 from batchjobs.deployment import Deployment
 from batchjobs.errors import IntegrityError, ObjectMissingError
 from batchjobs.files import FileWriter, add_row, create_file
 from batchjobs.ids import line_digest
 from batchjobs.jsonl import dump_line
-from batchjobs.models import Job, Part
+from batchjobs.models import Job
+from batchjobs.parts import Result, in_line_order, read_part
 from batchjobs.queue import claims, jobs
 from batchjobs.queue.claims import ShardFacts
 from batchjobs.queue.jobs import Tally
@@ -49,15 +48,6 @@ _UNRUN = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
-    """A line of one of the two files; `outcome` None was never answered."""
-
-    line: int
-    outcome: Outcome | None
-    record: dict[str, Any]
-
-
 def finalize(deployment: Deployment, job_id: str) -> bool:
     """Publish a finalizing or cancelling job and remove its parts. True if this call did.
 
@@ -69,15 +59,20 @@ def finalize(deployment: Deployment, job_id: str) -> bool:
         IntegrityError: parts are missing, damaged or do not add up; nothing is published.
         StoreError: the store fails; nothing is published.
     """
-    with deployment.database.write() as session:
-        jobs.close_shards(session, job_id)
-        job = jobs.get(session, job_id)
-        ending = jobs.ending(job)
-        shards = claims.shards(session, job_id)
+    job, shards = deployment.database.transact(lambda session: _close(session, job_id))
+    ending = jobs.ending(job)
     published = ending is not None and _publish_unless_ended(deployment, job, ending, shards)
     if published or job.status in TERMINAL:
         _remove_parts(deployment.store, job_id)
     return published
+
+
+def _close(session: Session, job_id: str) -> tuple[Job, list[ShardFacts]]:
+    """The job, and its shards as they will stay if it is to be published."""
+    # The job first: should it be cancelled now, its shards are closed at the next call.
+    job = jobs.get(session, job_id)
+    jobs.close_shards(session, job_id)
+    return job, claims.shards(session, job_id)
 
 
 def _publish_unless_ended(
@@ -112,7 +107,10 @@ def _publish(deployment: Deployment, job: Job, ending: JobState, shards: list[Sh
 
 def _commit(deployment: Deployment, job: Job, files: _Files, tally: Tally) -> bool:
     output, errors = files.output, files.errors
-    with deployment.database.write() as session:
+    seconds = job.output_expires_seconds
+    expires_after = None if seconds is None else timedelta(seconds=seconds)
+
+    def publish(session: Session) -> bool:
         published = jobs.publish(
             session,
             deployment.clock,
@@ -124,8 +122,17 @@ def _commit(deployment: Deployment, job: Job, files: _Files, tally: Tally) -> bo
         for written, name in ((output, "output"), (errors, "error")):
             if published and written:
                 filename = f"{job.id}_{name}.jsonl"
-                add_row(session, deployment.clock, written, filename=filename, purpose=PURPOSE)
-    return published
+                add_row(
+                    session,
+                    deployment.clock,
+                    written,
+                    filename=filename,
+                    purpose=PURPOSE,
+                    expires_after=expires_after,
+                )
+        return published
+
+    return deployment.database.transact(publish)
 
 
 class _Files:
@@ -146,7 +153,7 @@ class _Files:
     def __exit__(self, *error: Any) -> None:
         self._open.__exit__(*error)
 
-    def add(self, result: _Result) -> None:
+    def add(self, result: Result) -> None:
         if result.line <= self._last_line:
             raise IntegrityError(
                 f"Line {result.line} comes after line {self._last_line} in the results."
@@ -170,24 +177,16 @@ class _Files:
         return self.errors
 
 
-def _merge(store: ObjectStore, shards: Iterable[ShardFacts], ending: JobState) -> Iterator[_Result]:
-    """The results of all lines in order. Shards of different models overlap, those of one do
-    not: one shard of each model is in memory."""
-    by_model: dict[str, list[ShardFacts]] = {}
-    for shard in shards:
-        by_model.setdefault(shard.work.model, []).append(shard)
-    streams = [
-        chain.from_iterable(_results(store, shard, ending) for shard in of_model)
-        for of_model in by_model.values()
-    ]
-    return heapq.merge(*streams, key=lambda result: result.line)
+def _merge(store: ObjectStore, shards: Iterable[ShardFacts], ending: JobState) -> Iterator[Result]:
+    """The results of all lines in order; one shard of each model is in memory."""
+    return in_line_order(shards, lambda shard: _results(store, shard, ending))
 
 
-def _results(store: ObjectStore, shard: ShardFacts, ending: JobState) -> Iterator[_Result]:
+def _results(store: ObjectStore, shard: ShardFacts, ending: JobState) -> Iterator[Result]:
     """One result for each line of the shard, in order."""
     work = shard.work
-    found: dict[int, _Result] = {}
-    for result in chain.from_iterable(_read_part(store, part) for part in shard.parts):
+    found: dict[int, Result] = {}
+    for result in chain.from_iterable(read_part(store, part) for part in shard.parts):
         if result.line in found:
             raise IntegrityError(f"Line {result.line} of {work.job_id} has two results.")
         found[result.line] = result
@@ -206,25 +205,12 @@ def _results(store: ObjectStore, shard: ShardFacts, ending: JobState) -> Iterato
         )
 
 
-def _read_part(store: ObjectStore, part: Part) -> Iterator[_Result]:
-    with store.open(part.key) as stream:
-        data = stream.read()
-    if hashlib.sha256(data).hexdigest() != part.sha256:
-        raise IntegrityError(
-            f"The results in {store.locate(part.key)} are damaged: their checksum is not the one"
-            " they were written with."
-        )
-    for line in data.removesuffix(b"\n").split(b"\n"):
-        entry = orjson.loads(line)
-        yield _Result(line=entry["line"], outcome=Outcome(entry["outcome"]), record=entry["record"])
-
-
-def _unrun(job_id: str, line: ShardLine, ending: JobState) -> _Result:
+def _unrun(job_id: str, line: ShardLine, ending: JobState) -> Result:
     if ending not in _UNRUN:
         raise IntegrityError(f"Line {line.number} of {job_id} has no result.")
     code, message = _UNRUN[ending]
     record = unrun_line(line.custom_id, line_digest(job_id, line.number), code, message)
-    return _Result(line=line.number, outcome=None, record=record)
+    return Result(line=line.number, outcome=None, record=record)
 
 
 def _tally(job: Job, shards: Iterable[ShardFacts], counts: Counter[Outcome | None]) -> Tally:

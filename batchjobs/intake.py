@@ -7,7 +7,10 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sqlalchemy.orm import Session
+
 from batchjobs import catalogue
+from batchjobs.clock import Clock
 from batchjobs.custom_ids import CustomIds
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints import find_endpoint
@@ -57,19 +60,26 @@ def validate(deployment: Deployment, job_id: str) -> None:
         file = session.get(File, job.input_file_id)
         names = catalogue.names(session)
     found = examine(deployment, job, file, names)
-    with deployment.database.write() as session:
-        if isinstance(found, list):
-            jobs.fail_validation(session, deployment.clock, job_id, found)
-            return
-        jobs.start(
-            session,
-            deployment.clock,
-            job_id,
-            shards=found.shards,
-            models=found.models,
-            total_lines=found.total_lines,
-            total_bytes=found.total_bytes,
-        )
+    deployment.database.transact(lambda session: _conclude(session, deployment.clock, job, found))
+
+
+def _conclude(session: Session, clock: Clock, job: Job, found: Plan | list[FoundProblem]) -> None:
+    # The lock is against a deletion that has not yet seen this job.
+    file = session.get(File, job.input_file_id, with_for_update=True)
+    if isinstance(found, Plan) and file is None:
+        found = [FoundProblem(line=None, problem=as_problem(_missing_file(job)))]
+    if isinstance(found, list):
+        jobs.fail_validation(session, clock, job.id, found)
+        return
+    jobs.start(
+        session,
+        clock,
+        job.id,
+        shards=found.shards,
+        models=found.models,
+        total_lines=found.total_lines,
+        total_bytes=found.total_bytes,
+    )
 
 
 def examine(

@@ -47,9 +47,36 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None or value.tzinfo is not None:
-            return value
-        return value.replace(tzinfo=UTC)
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class UserText(TypeDecorator[str]):
+    """A user's words: what a database cannot hold (NUL, lone surrogates) is replaced."""
+
+    impl: type[String] = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        return value.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+class UserWord(UserText):
+    """The same, cut to a length; also for ids, which a user may misspell in any way."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.length = length
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        storable = super().process_bind_param(value, dialect)
+        return None if storable is None else storable[: self.length]
 
 
 def _values(states: type[StrEnum]) -> Enum:
@@ -78,7 +105,7 @@ class File(Base):
 
     __tablename__ = "files"
 
-    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    id: Mapped[str] = mapped_column(UserWord(64), primary_key=True)
     purpose: Mapped[str] = mapped_column(String(32))
     filename: Mapped[str] = mapped_column(Text)
     bytes: Mapped[int] = mapped_column(BigInteger)
@@ -95,24 +122,31 @@ class Job(Base):
     __table_args__ = (
         Index(None, "status", "expires_at"),
         Index(None, "created_at", "id"),
+        Index(None, "request_key", unique=True),
     )
 
-    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    id: Mapped[str] = mapped_column(UserWord(64), primary_key=True)
     status: Mapped[JobState]
     ending: Mapped[JobState | None]
     """The terminal state a finalizing job is on its way to."""
-    endpoint: Mapped[str] = mapped_column(String(64))
+    endpoint: Mapped[str] = mapped_column(UserWord(64))
     completion_window: Mapped[str] = mapped_column(String(16))
-    input_file_id: Mapped[str] = mapped_column(String(64))
+    input_file_id: Mapped[str] = mapped_column(UserWord(64))
     output_file_id: Mapped[str | None] = mapped_column(String(64))
     error_file_id: Mapped[str | None] = mapped_column(String(64))
     job_metadata: Mapped[dict[str, str] | None] = mapped_column("metadata", JSON)
-    model_override: Mapped[str | None] = mapped_column(Text)
+    model_override: Mapped[str | None] = mapped_column(UserText)
     """Takes the place of every line's model."""
     models: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     """Frozen at intake: model name on the lines → name in the catalogue."""
     seed: Mapped[int] = mapped_column(BigInteger, default=0)
     """Base of the seeds of lines that name none."""
+    output_expires_seconds: Mapped[int | None]
+    """How long the result files stay once they are made."""
+    request_key: Mapped[str | None] = mapped_column(String(64))
+    """Digest of the key that names the create request, and of what it asked for: the same request
+    sent again makes no second job."""
+    request_digest: Mapped[str | None] = mapped_column(String(64))
 
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
@@ -144,8 +178,8 @@ class JobError(Base):
     number: Mapped[int] = mapped_column(primary_key=True)
     line: Mapped[int | None]
     code: Mapped[str] = mapped_column(String(64))
-    message: Mapped[str] = mapped_column(Text)
-    param: Mapped[str | None] = mapped_column(Text)
+    message: Mapped[str] = mapped_column(UserText)
+    param: Mapped[str | None] = mapped_column(UserText)
 
 
 class Shard(Base):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import platformdirs
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from batchjobs.errors import UsageError
@@ -21,7 +21,15 @@ class Settings(BaseSettings):
 
     home: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("batchjobs")))
     """Where the embedded database, object store and models live."""
+    database_url: SecretStr | None = None
+    """PostgreSQL, with its password; None is SQLite in `home`."""
     debug: bool = False
+
+    store_url: str | None = None
+    """`s3://bucket/prefix`; None keeps objects in `store_dir`."""
+    s3_endpoint_url: str | None = None
+    s3_region: str | None = None
+    s3_checksums: Literal["when_required", "when_supported"] = "when_required"
 
     max_requests_per_batch: int = Field(default=50_000, ge=1)
     max_input_bytes: int = Field(default=200_000_000, ge=1)
@@ -68,7 +76,10 @@ class Settings(BaseSettings):
             raise UsageError(message) from wrong
 
     @property
-    def database_url(self) -> str:
+    def database_address(self) -> str:
+        """The URL of the database in use. May contain a password: not for people's eyes."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
         return f"sqlite:///{self.home / 'batchjobs.sqlite3'}"
 
     @property

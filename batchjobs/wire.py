@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from batchjobs.errors import BatchJobsError
-from batchjobs.models import File, Job, JobError
+from batchjobs.models import File, Job, JobError, Model
 from batchjobs.queue.jobs import Tally
 
 Wire = dict[str, Any]
@@ -61,6 +61,21 @@ def file_object(file: File) -> Wire:
         "purpose": file.purpose,
         "status": "processed",
         "status_details": None,
+    }
+
+
+def deleted(name: str, kind: str) -> Wire:
+    """What is left to say of a deleted object; `kind` is what its `object` was."""
+    return {"id": name, "object": kind, "deleted": True}
+
+
+def model_object(name: str, model: Model) -> Wire:
+    """The model object of `model` under one of its names."""
+    return {
+        "id": name,
+        "object": "model",
+        "created": _seconds(model.created_at),
+        "owned_by": "batchjobs",
     }
 
 

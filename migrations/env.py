@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from alembic import context
-from sqlalchemy import Connection, Enum, create_engine
+from sqlalchemy import Connection, Enum
 
-from batchjobs.models import Base, UtcDateTime
+from batchjobs import postgresql
+from batchjobs.db import open_engine
+from batchjobs.models import Base, UserText, UserWord, UtcDateTime
 from batchjobs.settings import Settings
 
 
@@ -15,12 +17,18 @@ def render_item(kind: str, item: Any, _autogenerate: object) -> str | Literal[Fa
     """Keep migrations free of imports from the package, which goes on changing."""
     if kind == "type" and isinstance(item, UtcDateTime):
         return "sa.DateTime(timezone=True)"
+    if kind == "type" and isinstance(item, UserWord):
+        return f"sa.String(length={item.length})"
+    if kind == "type" and isinstance(item, UserText):
+        return "sa.Text()"
     if kind == "type" and isinstance(item, Enum):
         return f"sa.String(length={item.length})"
     return False
 
 
 def migrate(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        postgresql.lock_for_migration(connection)
     context.configure(
         connection=connection,
         target_metadata=Base.metadata,
@@ -35,5 +43,5 @@ def migrate(connection: Connection) -> None:
 if (given := context.config.attributes.get("connection")) is not None:
     migrate(given)
 else:  # the `alembic` command in a checkout
-    with create_engine(Settings.load().database_url).begin() as own:
+    with open_engine(Settings.load().database_address).begin() as own:
         migrate(own)

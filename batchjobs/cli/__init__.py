@@ -8,11 +8,13 @@ import click
 from batchjobs import __version__
 from batchjobs.cli.cancel import cancel
 from batchjobs.cli.command import Root
+from batchjobs.cli.db import db
 from batchjobs.cli.doctor import doctor
 from batchjobs.cli.listing import list_jobs
 from batchjobs.cli.models import models
 from batchjobs.cli.results import results
 from batchjobs.cli.resume import resume
+from batchjobs.cli.serve import serve
 from batchjobs.cli.status import status
 from batchjobs.cli.submit import submit
 from batchjobs.cli.watch import watch
@@ -39,6 +41,8 @@ for command in (
     results,
     cancel,
     models,
+    db,
+    serve,
     doctor,
 ):
     cli.add_command(command)

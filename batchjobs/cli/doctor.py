@@ -69,8 +69,8 @@ def _data(deployment: Deployment) -> Iterator[tuple[str, str]]:
     settings = deployment.settings
     free = shutil.disk_usage(settings.home).free
     yield "home", f"{settings.home} ({free / 1e9:,.1f} GB free)"
-    yield "database", settings.database_url
-    yield "store", str(settings.store_dir)
+    yield "database", deployment.database.place
+    yield "store", settings.store_url or str(settings.store_dir)
     with deployment.database.read() as session:
         for entry in catalogue.entries(session):
             aliases = f" (also {', '.join(entry.aliases)})" if entry.aliases else ""

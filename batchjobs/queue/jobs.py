@@ -19,6 +19,7 @@ from batchjobs.clock import Clock
 from batchjobs.errors import ConflictError, IntegrityError, NotFoundError
 from batchjobs.ids import new_job_id
 from batchjobs.models import Job, JobError, Part, Shard
+from batchjobs.queue.repeats import RequestName
 from batchjobs.queue.terms import check_metadata, parse_window
 from batchjobs.states import JOB_NEXT, TERMINAL, JobState, ShardState
 
@@ -60,6 +61,8 @@ def create(
     model_override: str | None = None,
     metadata: Mapping[str, object] | None = None,
     seed: int = 0,
+    output_expires_seconds: int | None = None,
+    request: RequestName | None = None,
 ) -> Job:
     """A job for intake, which also says if there is no such endpoint or input file.
 
@@ -77,6 +80,9 @@ def create(
         model_override=model_override,
         models={},
         seed=seed,
+        output_expires_seconds=output_expires_seconds,
+        request_key=None if request is None else request.key,
+        request_digest=None if request is None else request.asked,
         created_at=now,
         expires_at=now + parse_window(completion_window, max_window_hours),
         total_lines=0,
@@ -274,6 +280,24 @@ def publish(
         return False
     session.execute(delete(Part).where(Part.job_id == job_id))
     return True
+
+
+def remove(session: Session, job_id: str) -> None:
+    """Forget an ended job; its files stay.
+
+    Raises:
+        NotFoundError: no such job.
+        ConflictError: it has not ended.
+    """
+    job = get(session, job_id)
+    if job.status not in TERMINAL:
+        raise ConflictError(
+            f"Cannot delete a batch with status '{job.status}'. Cancel it, and wait for its end."
+        )
+    for table in (Part, Shard, JobError):
+        session.execute(delete(table).where(table.job_id == job_id))
+    session.delete(job)
+    session.flush()
 
 
 def tally(session: Session, job: Job) -> Tally:

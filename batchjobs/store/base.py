@@ -35,6 +35,9 @@ class ObjectStore(Protocol):
     def list(self, prefix: str) -> Iterator[str]:
         """The keys that start with `prefix`, in order."""
 
+    def list_older(self, prefix: str, seconds: float) -> Iterator[str]:
+        """Those of `list` whose objects have been there for at least so many seconds."""
+
     def delete(self, key: str) -> None:
         """Remove the object; a missing one is fine."""
 

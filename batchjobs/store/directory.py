@@ -76,6 +76,13 @@ class DirectoryStore:
             if key.startswith(prefix):
                 yield key
 
+    def list_older(self, prefix: str, seconds: float) -> Iterator[str]:
+        latest = time.time() - seconds
+        for key in self.list(prefix):
+            with suppress(FileNotFoundError):  # deleted since it was listed
+                if self._path(key).stat().st_mtime <= latest:
+                    yield key
+
     def delete(self, key: str) -> None:
         path = self._path(key)
         with _translated("delete", path):

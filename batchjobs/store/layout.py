@@ -10,9 +10,12 @@ _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _PREFIX = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*([A-Za-z0-9_][A-Za-z0-9_.-]*)?")
 
 
+FILES_PREFIX = "files/"
+
+
 def file_key(file_id: str) -> str:
     """An uploaded or produced file."""
-    return f"files/{file_id}.jsonl"
+    return f"{FILES_PREFIX}{file_id}.jsonl"
 
 
 def part_key(job_id: str, shard: int, fence: int, part: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -18,6 +19,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._objects: dict[str, bytes] = {}
+        self._created: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def put(self, key: str, data: bytes) -> None:
@@ -33,6 +35,7 @@ class MemoryStore:
             if key in self._objects:
                 raise ObjectExistsError(f"The object {key} exists already.")
             self._objects[key] = buffer.getvalue()
+            self._created[key] = time.monotonic()
 
     def open(self, key: str, *, start: int = 0, end: int | None = None) -> BinaryIO:
         return io.BytesIO(self._get(key)[start:end])
@@ -44,8 +47,15 @@ class MemoryStore:
         check_prefix(prefix)
         yield from sorted(key for key in tuple(self._objects) if key.startswith(prefix))
 
+    def list_older(self, prefix: str, seconds: float) -> Iterator[str]:
+        latest = time.monotonic() - seconds
+        for key in self.list(prefix):
+            if self._created.get(key, latest) <= latest:
+                yield key
+
     def delete(self, key: str) -> None:
         self._objects.pop(check_key(key), None)
+        self._created.pop(key, None)
 
     def locate(self, key: str) -> str:
         return f"memory:{check_key(key)}"

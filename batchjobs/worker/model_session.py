@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
+from functools import partial
 
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints import ENDPOINTS
@@ -140,8 +141,9 @@ class ModelSession:
             if claim.shard_id not in self._open:
                 return
             try:
-                with self._database.write() as session:
-                    claims.suspect(session, claim, (group[0], group[-1]))
+                self._database.transact(
+                    partial(claims.suspect, claim=claim, lines=(group[0], group[-1]))
+                )
             except LeaseLostError:
                 self._forget(shard)
                 return
@@ -149,8 +151,8 @@ class ModelSession:
         self._finish_if_complete(shard)
 
     def _claim(self) -> OpenShard | None:
-        with self._database.write() as session:
-            claim = claims.claim_next(
+        claim = self._database.transact(
+            lambda session: claims.claim_next(
                 session,
                 self._deployment.clock,
                 owner=self._worker,
@@ -158,6 +160,7 @@ class ModelSession:
                 models=[self._model],
                 job_id=self._job_id,
             )
+        )
         if claim is None:
             return None
         shard = OpenShard(claim, self._database, self._deployment.store)
@@ -206,15 +209,15 @@ class ModelSession:
         del self._open[claim.shard_id]
         try:
             shard.checkpoint()
-            with self._database.write() as session:
-                claims.finish(session, claim)
+            self._database.transact(lambda session: claims.finish(session, claim))
         except LeaseLostError:
             return
         self._settle(claim.job_id)
 
     def _settle(self, job_id: str) -> None:
-        with self._database.write() as session:
-            state = jobs.settle(session, self._deployment.clock, job_id)
+        state = self._database.transact(
+            lambda session: jobs.settle(session, self._deployment.clock, job_id)
+        )
         if state is not None:
             finalize(self._deployment, job_id)
 
@@ -241,13 +244,12 @@ class ModelSession:
                 self._forget(shard)
 
     def _heartbeat(self) -> None:
-        with self._database.write() as session:
-            lost = claims.heartbeat(
-                session,
-                self._deployment.clock,
-                [shard.claim for shard in self._open.values()],
-                self._settings.lease_seconds,
+        held = [shard.claim for shard in self._open.values()]
+        lost = self._database.transact(
+            lambda session: claims.heartbeat(
+                session, self._deployment.clock, held, self._settings.lease_seconds
             )
+        )
         for claim in lost:
             self._forget(self._open[claim.shard_id])
 
@@ -265,8 +267,9 @@ class ModelSession:
             now = self._deployment.clock.now(session)
             status = {job_id: jobs.get(session, job_id).status for job_id in open_jobs}
         if any(claim.expires_at <= now for claim in open_jobs.values()):
-            with self._database.write() as session:
-                expired = jobs.expire_due(session, self._deployment.clock)
+            expired = self._database.transact(
+                lambda session: jobs.expire_due(session, self._deployment.clock)
+            )
             status.update((job_id, JobState.FINALIZING) for job_id in expired if job_id in status)
         return [job_id for job_id, state in status.items() if state != JobState.IN_PROGRESS]
 
@@ -278,8 +281,7 @@ class ModelSession:
                 shard.checkpoint()
             except LeaseLostError:
                 continue
-            with self._database.write() as session:
-                claims.release(session, shard.claim)
+            self._database.transact(partial(claims.release, claim=shard.claim))
 
     def _forget(self, shard: OpenShard) -> None:
         """Take the shard's lines out of the engine."""

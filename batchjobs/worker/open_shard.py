@@ -38,7 +38,7 @@ class OpenShard:
         self.claim = claim
         self._database = database
         self._store = store
-        self._parts_written = 0
+        self._parts_named = 0
         self._unwritten: list[bytes] = []
         self._unwritten_tally = Tally()
         self._uncommitted: _WrittenPart | None = None
@@ -98,22 +98,23 @@ class OpenShard:
     def _write(self) -> _WrittenPart:
         data = b"".join(self._unwritten)
         part = _WrittenPart(self._facts(data), self._unwritten_tally)
+        self._parts_named += 1  # also if `put` fails: its object may still appear
         self._store.put(part.facts.key, data)
-        self._parts_written += 1
         self._unwritten, self._unwritten_tally = [], Tally()
         return part
 
     def _commit(self, part: _WrittenPart) -> None:
         try:
-            with self._database.write() as session:
-                claims.commit_part(session, self.claim, part.facts)
+            self._database.transact(
+                lambda session: claims.commit_part(session, self.claim, part.facts)
+            )
         except LeaseLostError:
             self._store.delete(part.facts.key)
             raise
         self._uncommitted = None
 
     def _facts(self, data: bytes) -> PartFacts:
-        claim, pending, number = self.claim, self._unwritten_tally, self._parts_written
+        claim, pending, number = self.claim, self._unwritten_tally, self._parts_named
         return PartFacts(
             number=number,
             key=part_key(claim.job_id, claim.number, claim.fence, number),

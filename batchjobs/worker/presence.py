@@ -1,4 +1,8 @@
-"""Which workers of this host are alive, told by locks that the kernel drops with the process."""
+"""Which workers of this host are alive, told by locks that the kernel drops with the process.
+
+It shortens the wait for a dead worker's lease where every worker is a process of this host: on the
+embedded database. On a server of several hosts no lock here tells of a worker there, so that only
+leases count."""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ def is_alive(directory: Path, worker: str) -> bool:
 
 
 def release_dead(session: Session, directory: Path) -> int:
-    """Queue again what dead workers of this host held; says how many shards."""
+    """Queue again what dead workers held, who all were of this host; says how many shards."""
     dead = [owner for owner in claims.owners(session) if not is_alive(directory, owner)]
     return sum(claims.release_owner(session, owner) for owner in dead)
 

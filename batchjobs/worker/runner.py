@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import NoReturn
+
+from sqlalchemy.orm import Session
 
 from batchjobs import catalogue
 from batchjobs.deployment import Deployment
@@ -11,7 +14,6 @@ from batchjobs.finalize import finalize
 from batchjobs.intake import validate
 from batchjobs.models import Model
 from batchjobs.queue import claims, jobs
-from batchjobs.states import JobState
 from batchjobs.worker.engines import EngineSource
 from batchjobs.worker.model_session import ModelSession
 from batchjobs.worker.presence import present, release_dead
@@ -62,20 +64,36 @@ def tend(deployment: Deployment, job_id: str | None = None) -> None:
 
     Raises NotFoundError for an unknown job.
     """
-    clock = deployment.clock
-    with deployment.database.write() as session:
-        release_dead(session, deployment.settings.workers_dir)
-        claims.rescue(session, clock)
-        jobs.expire_due(session, clock)
-        unsettled = [job_id] if job_id is not None else jobs.unsettled(session)
-    for unsettled_id in unsettled:
-        with deployment.database.write() as session:
-            job = jobs.get(session, unsettled_id)
-            state = jobs.settle(session, clock, unsettled_id)
-        if job.status == JobState.VALIDATING:
-            validate(deployment, unsettled_id)
-        elif state is not None:
-            finalize(deployment, unsettled_id)
+    unsettled = take_stock(deployment)
+    for each in unsettled if job_id is None else [job_id]:
+        advance(deployment, each)
+
+
+def take_stock(deployment: Deployment) -> Sequence[str]:
+    """Take over from the dead, end what is overdue. The jobs to `advance`, most urgent first."""
+
+    def take_over(session: Session) -> Sequence[str]:
+        if deployment.database.is_embedded:
+            release_dead(session, deployment.settings.workers_dir)
+        claims.rescue(session, deployment.clock)
+        jobs.expire_due(session, deployment.clock)
+        return jobs.unsettled(session)
+
+    return deployment.database.transact(take_over)
+
+
+def advance(deployment: Deployment, job_id: str) -> None:
+    """Validate or finalize one job, if that is what it waits for.
+
+    Raises NotFoundError for an unknown job.
+    """
+    state = deployment.database.transact(
+        partial(jobs.settle, clock=deployment.clock, job_id=job_id)
+    )
+    if state is not None:
+        finalize(deployment, job_id)
+    else:
+        validate(deployment, job_id)
 
 
 def work_on(

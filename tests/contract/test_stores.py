@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,10 @@ from batchjobs.store.base import ObjectStore
 from batchjobs.store.directory import DirectoryStore
 from batchjobs.store.memory import MemoryStore
 
-STORES: dict[str, Callable[[Path], ObjectStore]] = {
+STORES: dict[str, Callable[[pytest.FixtureRequest], ObjectStore]] = {
     "memory": lambda _: MemoryStore(),
-    "directory": lambda path: DirectoryStore(path / "store"),
+    "directory": lambda request: DirectoryStore(request.getfixturevalue("tmp_path") / "store"),
+    "s3": lambda request: request.getfixturevalue("s3_store"),
 }
 BAD_KEYS = [
     "",
@@ -33,8 +33,8 @@ BAD_KEYS = [
 
 
 @pytest.fixture(params=sorted(STORES))
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
-    return STORES[request.param](tmp_path)
+def store(request: pytest.FixtureRequest) -> ObjectStore:
+    return STORES[request.param](request)
 
 
 def read(store: ObjectStore, key: str, *, start: int = 0, end: int | None = None) -> bytes:
@@ -155,6 +155,13 @@ def test_list_gives_keys_of_a_prefix_in_key_order(store: ObjectStore) -> None:
     assert list(store.list("b/1")) == ["b/1", "b/10"]
     assert list(store.list("b/1/")) == []
     assert list(store.list("none/")) == []
+
+
+def test_list_older_gives_the_keys_of_objects_of_an_age(store: ObjectStore) -> None:
+    for key in ("files/b", "files/a", "other"):
+        store.put(key, b"")
+    assert list(store.list_older("files/", 3600)) == []
+    assert list(store.list_older("files/", 0)) == ["files/a", "files/b"]
 
 
 def test_deleted_object_is_gone_and_its_key_free(store: ObjectStore) -> None:

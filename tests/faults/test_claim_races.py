@@ -17,23 +17,27 @@ from pathlib import Path
 from batchjobs.queue import claims, jobs
 from tests.support.jobs import claim, complete, open_deployment
 
-with open_deployment(Path(sys.argv[1])) as deployment:
-    while (held := claim(deployment, owner=sys.argv[2])) is not None:
+home, owner, job_id, *url = sys.argv[1:]
+with open_deployment(Path(home), database_url=url[0] if url else None) as deployment:
+    while (held := claim(deployment, owner=owner)) is not None:
         complete(deployment, held)
         print(held.number)
     with deployment.database.write() as session:
-        jobs.settle(session, deployment.clock, sys.argv[3])
+        jobs.settle(session, deployment.clock, job_id)
 """
 
 
-def test_processes_that_claim_at_once_share_the_shards_without_overlap(tmp_path: Path) -> None:
-    with open_deployment(tmp_path) as deployment:
+def test_processes_that_claim_at_once_share_the_shards_without_overlap(
+    tmp_path: Path, database_url: str | None
+) -> None:
+    with open_deployment(tmp_path, database_url=database_url) as deployment:
         shards = 60
         requests = [request_line(f"id-{number}") for number in range(shards)]
         job_id = start_job(deployment, requests, shard_max_lines=1)
+        url = [database_url] if database_url else []
         running = [
             subprocess.Popen(
-                [sys.executable, "-c", WORKER, str(tmp_path), f"worker-{number}", job_id],
+                [sys.executable, "-c", WORKER, str(tmp_path), f"worker-{number}", job_id, *url],
                 stdout=subprocess.PIPE,
                 text=True,
                 cwd=Path(__file__).parents[2],

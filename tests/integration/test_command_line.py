@@ -330,3 +330,17 @@ def test_two_processes_share_a_job_and_both_see_its_end(
             assert process.returncode == Exit.DONE
     assert custom_ids("one.jsonl") == [f"line-{i}" for i in range(count)]
     assert Path("one.jsonl").read_bytes() == Path("two.jsonl").read_bytes()
+
+
+def test_job_runs_on_a_server_of_databases_as_on_the_embedded_one(
+    home: Path, weights: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(line("a"), line("long", max_tokens=9000), line("c"))
+    assert run("submit", file, "-o", "embedded.jsonl").exit_code == Exit.FAILED_LINES
+    monkeypatch.setenv("BATCHJOBS_DATABASE_URL", postgres_url)
+    assert run_json("list")["data"] == []
+    assert run("models", "add", MODEL, str(weights)).exit_code == Exit.DONE
+    assert run("submit", file, "-o", "server.jsonl").exit_code == Exit.FAILED_LINES
+    (job,) = run_json("list")["data"]
+    assert job["request_counts"] == {"total": 3, "completed": 2, "failed": 1}
+    assert custom_ids("server.jsonl") == custom_ids("embedded.jsonl") == ["a", "c"]

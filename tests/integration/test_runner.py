@@ -38,10 +38,10 @@ from tests.support.jobs import (
 
 
 @pytest.fixture
-def deployment(tmp_path: Path) -> Iterator[Deployment]:
+def deployment(tmp_path: Path, database_url: str | None) -> Iterator[Deployment]:
     # Every look at the world happens at every step, so that tests need no time to pass.
     eager = {"poll_seconds": 1e-9, "checkpoint_seconds": 1e-9, "lease_seconds": 60}
-    with open_deployment(tmp_path, **eager) as opened:
+    with open_deployment(tmp_path, database_url=database_url, **eager) as opened:
         add_models(opened, MODEL, "other")
         yield opened
 
@@ -378,6 +378,7 @@ def test_shard_that_was_answered_but_not_finished_is_not_run_again(
     facts = write_part(deployment, held)
     with deployment.database.write() as session:
         claims.commit_part(session, held, facts)
+    clock_of(deployment).advance(timedelta(minutes=2))
     report = run(deployment, job_id)
     assert report.prompt_tokens == 0
     assert load_job(deployment, job_id).status == JobState.COMPLETED

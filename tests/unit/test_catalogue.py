@@ -1,29 +1,30 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from batchjobs import catalogue
 from batchjobs.clock import ManualClock
+from batchjobs.db import Database
 from batchjobs.errors import ConflictError, NotFoundError, UsageError
-from batchjobs.models import Base, Model
+from batchjobs.models import Model
+from tests.support.servers.postgres import wait_for_waiter
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    engine = create_engine(f"sqlite:///{tmp_path / 'catalogue.sqlite3'}")
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        session.connection().exec_driver_sql("PRAGMA foreign_keys=ON")
+def session(tmp_path: Path, database_url: str | None) -> Iterator[Session]:
+    database = Database.open(database_url or f"sqlite:///{tmp_path / 'catalogue.sqlite3'}")
+    database.upgrade()
+    with database.write() as session:
         yield session
-    engine.dispose()
+    database.close()
 
 
 def add(session: Session, name: str, *aliases: str, source: str = "/weights") -> Model:
@@ -110,3 +111,27 @@ def test_a_word_that_cannot_be_a_name_is_refused(session: Session, word: str) ->
         add(session, word)
     with pytest.raises(UsageError):
         add(session, "small", word)
+
+
+def test_name_that_two_add_at_once_means_one_model(postgres_url: str) -> None:
+    """As an alias of one and the name of another, which no key of a table would find."""
+    database = Database.open(postgres_url)
+    refused: list[ConflictError] = []
+
+    def add_second() -> None:
+        try:
+            with database.write() as session:
+                add(session, "word", source="/other")
+        except ConflictError as error:
+            refused.append(error)
+
+    second = threading.Thread(target=add_second)
+    with database.write() as session:
+        add(session, "small", "word")
+        second.start()
+        wait_for_waiter(session, second)
+    second.join()
+    database.close()
+    assert [error.message for error in refused] == [
+        "'word' is already a name of the model 'small'."
+    ]

@@ -1,23 +1,18 @@
+"""What is so on SQLite; tests/contract/test_databases.py has what any database promises."""
+
 from __future__ import annotations
 
-import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import text
 
 from batchjobs.db import REVISION, Database, migrations_dir
 from batchjobs.errors import DatabaseError
-from batchjobs.models import Base
 from tests.support.disk import file_size_limit
 
 
@@ -45,49 +40,6 @@ def value(database: Database) -> int:
 def set_value(database: Database, wanted: int) -> None:
     with database.write() as session:
         session.execute(text("UPDATE counters SET value = :wanted"), {"wanted": wanted})
-
-
-def tables(path: Path) -> set[str]:
-    connection = sqlite3.connect(path)
-    try:
-        return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    finally:
-        connection.close()
-
-
-def test_write_commits_at_its_end(database: Database) -> None:
-    set_value(database, 1)
-    assert value(database) == 1
-
-
-def test_write_rolls_back_on_an_exception(database: Database) -> None:
-    def fail_halfway() -> None:
-        with database.write() as session:
-            session.execute(text("UPDATE counters SET value = 9"))
-            raise RuntimeError("halfway")
-
-    with pytest.raises(RuntimeError, match="halfway"):
-        fail_halfway()
-    assert value(database) == 0
-
-
-def test_read_cannot_write(database: Database) -> None:
-    def write_in_read() -> None:
-        with database.read() as session:
-            session.execute(text("UPDATE counters SET value = 9"))
-
-    with pytest.raises(DatabaseError, match="readonly"):
-        write_in_read()
-    set_value(database, 2)
-    assert value(database) == 2
-
-
-def test_read_sees_one_state_while_others_write(database: Database) -> None:
-    with database.read() as session:
-        before = session.execute(text("SELECT value FROM counters")).scalar_one()
-        set_value(database, 3)
-        assert session.execute(text("SELECT value FROM counters")).scalar_one() == before
-    assert value(database) == 3
 
 
 def test_writers_that_read_first_lose_no_update(database: Database) -> None:
@@ -120,25 +72,6 @@ def test_every_connection_is_durable_patient_and_checks_references(database: Dat
     assert found == expected
 
 
-def test_broken_reference_is_refused(database: Database) -> None:
-    def refer_to_nothing() -> None:
-        with database.write() as session:
-            session.execute(text("INSERT INTO model_aliases VALUES ('alias', 'no such model')"))
-
-    with pytest.raises(IntegrityError, match="FOREIGN KEY"):
-        refer_to_nothing()
-
-
-def test_upgrade_makes_exactly_the_tables_of_the_models(path: Path) -> None:
-    database = Database.open(f"sqlite:///{path}")
-    database.upgrade()
-    database.close()
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
-    engine.dispose()
-
-
 def test_revision_is_the_newest_migration() -> None:
     config = Config()
     config.set_main_option("script_location", str(migrations_dir()))
@@ -151,30 +84,6 @@ def test_upgrade_of_an_upgraded_database_does_not_wait_for_a_lock(path: Path) ->
     with database._upgrade_lock():
         database.upgrade()
     database.close()
-
-
-def test_upgrade_that_fails_halfway_leaves_nothing(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE parts (x)")
-    connection.close()
-    database = Database.open(f"sqlite:///{path}")
-    with pytest.raises(DatabaseError, match="parts already exists"):
-        database.upgrade()
-    database.close()
-    assert tables(path) == {"parts"}
-
-
-def test_processes_that_start_together_all_find_the_newest_schema(path: Path) -> None:
-    script = f"""
-from batchjobs.db import Database
-database = Database.open("sqlite:///{path}")
-database.upgrade()
-with database.write() as session:
-    pass
-"""
-    running = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(4)]
-    assert [process.wait() for process in running] == [0, 0, 0, 0]
-    assert {"jobs", "shards", "alembic_version"} <= tables(path)
 
 
 def test_one_of_many_that_find_no_schema_migrates(
@@ -211,13 +120,6 @@ def test_one_of_many_that_find_no_schema_migrates(
     for thread in running:
         thread.join()
     assert migrated == [True]
-
-
-def test_newer_schema_is_refused_with_what_to_do(database: Database) -> None:
-    with database.write() as session:
-        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(DatabaseError, match="use the version that wrote it"):
-        database.upgrade()
 
 
 def test_file_that_is_no_database_is_a_database_error(path: Path) -> None:

@@ -42,8 +42,8 @@ from tests.support.jobs import (
 
 
 @pytest.fixture
-def deployment(tmp_path: Path) -> Iterator[Deployment]:
-    with open_deployment(tmp_path) as opened:
+def deployment(tmp_path: Path, database_url: str | None) -> Iterator[Deployment]:
+    with open_deployment(tmp_path, database_url=database_url) as opened:
         yield opened
 
 

@@ -25,12 +25,13 @@ Problem = tuple[int | None, str, str | None]
 
 
 @pytest.fixture
-def open_deployment(tmp_path: Path) -> Iterator[Open]:
+def open_deployment(tmp_path: Path, database_url: str | None) -> Iterator[Open]:
     """Opens the deployment of this test with some settings; "small" and "other" are models."""
     opened: list[Deployment] = []
 
     def open_it(**settings: Any) -> Deployment:
-        deployment = Deployment.open(Settings(home=tmp_path / "home", **settings))
+        settings = {"home": tmp_path / "home", "database_url": database_url, **settings}
+        deployment = Deployment.open(Settings(**settings))
         opened.append(deployment)
         with deployment.database.write() as session:
             for name, alias in (("small", "gpt-4o-mini"), ("other", "gpt-4o")):

@@ -8,14 +8,16 @@ import pytest
 from sqlalchemy import select
 
 from batchjobs.deployment import Deployment
+from batchjobs.errors import NotFoundError
 from batchjobs.models import File, Job
+from batchjobs.queue import jobs
 from batchjobs.states import JobState
 from tests.support.jobs import create_job, load_job, open_deployment
 
 
 @pytest.fixture
-def deployment(tmp_path: Path) -> Iterator[Deployment]:
-    with open_deployment(tmp_path) as opened:
+def deployment(tmp_path: Path, database_url: str | None) -> Iterator[Deployment]:
+    with open_deployment(tmp_path, database_url=database_url) as opened:
         yield opened
 
 
@@ -44,3 +46,22 @@ def test_moment_of_any_zone_reads_back_as_the_same_moment_in_utc(deployment: Dep
     assert loaded == moment
     assert loaded.utcoffset() == timedelta(0)
     assert found == ["file-1"]
+
+
+def test_words_of_a_user_are_kept_as_far_as_a_database_can(deployment: Deployment) -> None:
+    asked = {
+        "endpoint": "/v1/" + "x" * 100,
+        "model_override": "a\0b\ud800",
+        "metadata": {"k\0": "\0"},
+    }
+    job = load_job(deployment, create_job(deployment, "file-\0", **asked))
+    assert job.endpoint == "/v1/" + "x" * 60
+    assert job.model_override == "a\N{REPLACEMENT CHARACTER}b?"
+    assert job.input_file_id == "file-\N{REPLACEMENT CHARACTER}"
+    assert job.job_metadata == {"k\0": "\0"}
+
+
+@pytest.mark.parametrize("job_id", ["batch_\0", "batch_\ud800", "batch_" + "0" * 100, ""])
+def test_id_that_none_can_have_is_not_found(deployment: Deployment, job_id: str) -> None:
+    with pytest.raises(NotFoundError), deployment.database.read() as session:
+        jobs.get(session, job_id)

@@ -34,8 +34,8 @@ LEASE = timedelta(seconds=LEASE_SECONDS)
 
 
 @pytest.fixture
-def deployment(tmp_path: Path) -> Iterator[Deployment]:
-    with open_deployment(tmp_path) as opened:
+def deployment(tmp_path: Path, database_url: str | None) -> Iterator[Deployment]:
+    with open_deployment(tmp_path, database_url=database_url) as opened:
         yield opened
 
 
@@ -149,6 +149,41 @@ def test_postgres_claim_skips_rows_that_others_hold() -> None:
     query = claims.claim_query(job_id=None, models=None)
     sql = str(query.compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]
     assert "FOR UPDATE OF shards SKIP LOCKED" in sql
+
+
+def test_claimers_at_once_get_different_shards_without_waiting(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    impatient = f"{postgres_url}?options=-c%20lock_timeout%3D10ms"
+    with open_deployment(tmp_path, database_url=impatient) as deployment:
+        start_job(deployment, lines("abcdef"))
+        asked = {"owner": "worker-1", "lease_seconds": LEASE_SECONDS}
+        with (
+            deployment.database.write() as one,
+            deployment.database.write() as two,
+        ):
+            first = claims.claim_next(one, deployment.clock, **asked)
+            second = claims.claim_next(two, deployment.clock, **asked)
+            third = must_claim(deployment)
+        assert first is not None
+        assert second is not None
+        assert [first.number, second.number, third.number] == [0, 1, 2]
+
+
+def test_shard_whose_claim_is_undone_is_claimed_by_the_next(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    def claim_and_fail(deployment: Deployment) -> None:
+        with deployment.database.write() as session:
+            claims.claim_next(session, deployment.clock, owner="worker-1", lease_seconds=1)
+            raise RuntimeError("died")
+
+    with open_deployment(tmp_path, database_url=postgres_url) as deployment:
+        start_job(deployment, lines("ab"))
+        with pytest.raises(RuntimeError, match="died"):
+            claim_and_fail(deployment)
+        held = must_claim(deployment)
+    assert (held.number, held.fence, held.attempt) == (0, 1, 1)
 
 
 def test_heartbeat_renews_the_lease(deployment: Deployment) -> None:

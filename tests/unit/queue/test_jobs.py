@@ -34,8 +34,8 @@ PROBLEM = LineProblem(code="invalid_request", message="It is wrong.", param="bod
 
 
 @pytest.fixture
-def deployment(tmp_path: Path) -> Iterator[Deployment]:
-    with open_deployment(tmp_path) as opened:
+def deployment(tmp_path: Path, database_url: str | None) -> Iterator[Deployment]:
+    with open_deployment(tmp_path, database_url=database_url) as opened:
         yield opened
 
 

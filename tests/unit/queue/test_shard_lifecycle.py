@@ -19,12 +19,13 @@ from hypothesis.stateful import (
     invariant,
     multiple,
     rule,
+    run_state_machine_as_test,
 )
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from batchjobs.errors import IntegrityError, LeaseLostError
 from batchjobs.finalize import finalize
-from batchjobs.models import Shard
+from batchjobs.models import Part, Shard
 from batchjobs.queue import claims, jobs
 from batchjobs.queue.claims import Claim
 from batchjobs.states import TERMINAL, JobState, ShardState
@@ -47,10 +48,13 @@ OWNERS = st.sampled_from(["worker-1", "worker-2", "worker-3"])
 class ShardLifecycle(RuleBasedStateMachine):
     held = Bundle("held")
 
-    def __init__(self) -> None:
+    def __init__(self, database_url: str | None) -> None:
         super().__init__()
         self.home = tempfile.TemporaryDirectory()
-        self.deployment = open_deployment(Path(self.home.name))
+        self.deployment = open_deployment(Path(self.home.name), database_url=database_url)
+        with self.deployment.database.write() as session:  # shards that another example left
+            session.execute(delete(Part))
+            session.execute(delete(Shard))
         self.granted: dict[int, Claim] = {}
         self.lines: dict[int, set[int]] = {}
         self.parts = 0
@@ -187,11 +191,14 @@ class ShardLifecycle(RuleBasedStateMachine):
         )
 
 
-TestShardLifecycle = ShardLifecycle.TestCase
-TestShardLifecycle.settings = settings(
-    max_examples=20,
-    stateful_step_count=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+def test_promises_are_kept_in_any_order_of_events(database_url: str | None) -> None:
+    run_state_machine_as_test(
+        lambda: ShardLifecycle(database_url),
+        settings=settings(
+            max_examples=20,
+            stateful_step_count=25,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )

@@ -1,0 +1,37 @@
+"""The application: routes, errors and the caretaker around one deployment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from batchjobs import __version__
+from batchjobs.api import batches, failures, files, health, metrics, models
+from batchjobs.api.caretaker import Caretaker
+from batchjobs.api.request_ids import RequestIds
+from batchjobs.deployment import Deployment
+
+
+def create_app(deployment: Deployment) -> FastAPI:
+    """The caretaker runs from the application's startup to its shutdown. Whoever sets
+    `state.closing` beforehand has requests answered that wait for something."""
+    caretaker = Caretaker(deployment)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with caretaker.running():
+            yield
+
+    # Without documents: what is taken and given is the public API's, and docs/api.md says the rest.
+    app = FastAPI(title="batchjobs", version=__version__, openapi_url=None, lifespan=lifespan)
+    app.state.deployment = deployment
+    app.state.closing = threading.Event()
+    app.state.caretaker = caretaker
+    failures.install(app)
+    app.add_middleware(RequestIds)
+    for room in (files, batches, models, health, metrics):
+        app.include_router(room.router)
+    return app

@@ -1,0 +1,173 @@
+"""`/v1/batches`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import anyio
+from fastapi import APIRouter, Request
+from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from batchjobs import wire
+from batchjobs.api.answers import json_answer, versioned_answer
+from batchjobs.api.expiry import read_expiry
+from batchjobs.api.requests import (
+    MAX_OFFSET,
+    Care,
+    JsonObject,
+    Service,
+    read_after,
+    read_number,
+)
+from batchjobs.deployment import Deployment
+from batchjobs.endpoints import find_endpoint
+from batchjobs.endpoints.fields import invalid_value, missing, unknown, wrong_type
+from batchjobs.models import Job
+from batchjobs.queue import jobs, repeats
+from batchjobs.queue.repeats import RequestName
+from batchjobs.results import results_so_far
+from batchjobs.retry import retry
+from batchjobs.states import TERMINAL, JobState
+
+DEFAULT_LIMIT = 20
+MAX_LIMIT = 100
+MAX_WAIT_SECONDS = 60
+MAX_ID_CHARS = 64
+MAX_KEY_CHARS = 255
+
+_REQUIRED = ("input_file_id", "endpoint", "completion_window")
+_EXPIRY = "output_expires_after"
+_KNOWN = frozenset({*_REQUIRED, _EXPIRY, "metadata"})
+
+router = APIRouter(prefix="/v1/batches")
+
+
+@router.post("")
+def create(deployment: Service, caretaker: Care, request: Request, body: JsonObject) -> Response:
+    _check(body)
+    name = _name(request, body)
+
+    def make(session: Session) -> wire.Wire:
+        job = None if name is None else repeats.earlier(session, name)
+        job = job or jobs.create(
+            session,
+            deployment.clock,
+            input_file_id=body["input_file_id"],
+            endpoint=body["endpoint"],
+            completion_window=body["completion_window"],
+            max_window_hours=deployment.settings.max_completion_window_hours,
+            metadata=body.get("metadata"),
+            output_expires_seconds=read_expiry(_EXPIRY, body.get(_EXPIRY)),
+            request=name,
+        )
+        return _object(session, job)
+
+    batch = deployment.database.transact(make)
+    caretaker.ring()
+    return json_answer(batch)
+
+
+@router.get("")
+def index(deployment: Service, request: Request) -> Response:
+    query = request.query_params
+    limit = read_number(query, "limit", default=DEFAULT_LIMIT, highest=MAX_LIMIT)
+    after = read_after(query)
+    with deployment.database.read() as session:
+        found, has_more = jobs.page(session, limit=limit, after=after)
+        page = wire.list_page([_object(session, job) for job in found], has_more=has_more)
+    return json_answer(page)
+
+
+@router.get("/{batch_id}")
+async def retrieve(deployment: Service, request: Request, batch_id: str) -> Response:
+    """With `?wait=` it answers when the batch is another than the caller knows by its ETag, or
+    without one when it has ended, at the latest after so many seconds."""
+    wait = read_number(request.query_params, "wait", default=0, highest=MAX_WAIT_SECONDS)
+    known = request.headers.get("if-none-match")
+    closing: threading.Event = request.app.state.closing
+    until = time.monotonic() + wait
+    while True:
+        batch = await run_in_threadpool(_load, deployment, batch_id)
+        answer = versioned_answer(batch, known)
+        is_news = answer.status_code != 304 if known else batch["status"] in TERMINAL
+        left = 0 if closing.is_set() else until - time.monotonic()
+        if is_news or left <= 0 or await request.is_disconnected():
+            return answer
+        await anyio.sleep(min(left, deployment.settings.poll_seconds))
+
+
+@router.post("/{batch_id}/cancel")
+def cancel(deployment: Service, caretaker: Care, batch_id: str) -> Response:
+    batch = deployment.database.transact(
+        lambda session: _object(session, jobs.cancel(session, deployment.clock, batch_id))
+    )
+    caretaker.ring()
+    return json_answer(batch)
+
+
+@router.delete("/{batch_id}")
+def delete(deployment: Service, batch_id: str) -> Response:
+    deployment.database.transact(lambda session: jobs.remove(session, batch_id))
+    return json_answer(wire.deleted(batch_id, "batch"))
+
+
+@router.post("/{batch_id}/retry")
+def retry_failed(deployment: Service, caretaker: Care, batch_id: str) -> Response:
+    job = retry(deployment, batch_id)
+    caretaker.ring()
+    return json_answer(_load(deployment, job.id))
+
+
+@router.get("/{batch_id}/results")
+def results(deployment: Service, request: Request, batch_id: str) -> Response:
+    """What is finished so far, behind line `?offset=` of the input."""
+    offset = read_number(request.query_params, "offset", default=0, highest=MAX_OFFSET)
+    found = results_so_far(deployment, batch_id, offset=offset)
+    headers = {
+        "x-incomplete": str(not found.is_complete).lower(),
+        "x-last-line": str(found.last_line),
+    }
+    return StreamingResponse(found.lines, headers=headers, media_type="application/jsonl")
+
+
+def _check(body: dict[str, Any]) -> None:
+    """What is refused at once; the rest is found by intake. Raises InvalidRequestError."""
+    for name in body:
+        if name not in _KNOWN:
+            raise unknown(name)
+    for name in _REQUIRED:
+        value = body.get(name)
+        if value is None:
+            raise missing(name)
+        if not isinstance(value, str):
+            raise wrong_type(name, "a string", value)
+    find_endpoint(body["endpoint"])
+    file_id = body["input_file_id"]
+    if not file_id.isprintable() or not 0 < len(file_id) <= MAX_ID_CHARS:
+        raise invalid_value("input_file_id", f"expected an id of 1 to {MAX_ID_CHARS} characters.")
+    metadata = body.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise wrong_type("metadata", "an object", metadata)
+
+
+def _name(request: Request, body: dict[str, Any]) -> RequestName | None:
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    if not 0 < len(key) <= MAX_KEY_CHARS:
+        raise invalid_value("Idempotency-Key", f"expected 1 to {MAX_KEY_CHARS} characters.")
+    return RequestName.of(key, body)
+
+
+def _load(deployment: Deployment, batch_id: str) -> wire.Wire:
+    with deployment.database.read() as session:
+        return _object(session, jobs.get(session, batch_id))
+
+
+def _object(session: Session, job: Job) -> wire.Wire:
+    errors = jobs.errors(session, job.id) if job.status == JobState.FAILED else ()
+    return wire.batch_object(job, jobs.tally(session, job), errors)

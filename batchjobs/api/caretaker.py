@@ -1,0 +1,97 @@
+"""The thread that does for a server what a worker does between shards: validate new jobs, publish
+ended ones, take over from the dead; and that removes files whose time is up.
+
+It holds nothing that a crash could lose: any worker, or the next server, goes on where it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from batchjobs.deployment import Deployment
+from batchjobs.errors import BatchJobsError
+from batchjobs.files import remove_expired, remove_orphans
+from batchjobs.worker.runner import advance, take_stock
+
+RETRY_SECONDS = 30
+"""How long work that failed is left alone."""
+EXPIRED_EVERY_SECONDS = 60
+ORPHANS_EVERY_SECONDS = 3600
+
+logger = logging.getLogger(__name__)
+
+
+class Caretaker:
+    """Looks every `poll_seconds`, and at once when `ring` is called."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._bell = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="caretaker", daemon=True)
+        self._not_before: dict[str, float] = {}
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Stops within `stop_grace_seconds` at the end, or is left behind, which is safe."""
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            self._bell.set()
+            self._thread.join(self._deployment.settings.stop_grace_seconds)
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def ring(self) -> None:
+        """There is something to do now."""
+        self._bell.set()
+
+    def look(self) -> None:
+        """Do what there is to do, each thing by itself: one that fails does not stop another."""
+        self._attempt("the files whose time is up", self._remove_expired)
+        self._attempt("the objects without a file", self._remove_orphans)
+        self._attempt("the queue", self._advance_all)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._bell.clear()
+            self.look()
+            self._bell.wait(self._deployment.settings.poll_seconds)
+
+    def _advance_all(self) -> None:
+        for job_id in take_stock(self._deployment):
+            if self._stopping.is_set():
+                return
+            self._attempt(job_id, lambda job_id=job_id: advance(self._deployment, job_id))  # type: ignore[misc]
+
+    def _remove_expired(self) -> None:
+        remove_expired(self._deployment)
+        self._pause("the files whose time is up", EXPIRED_EVERY_SECONDS)
+
+    def _remove_orphans(self) -> None:
+        remove_orphans(self._deployment)
+        self._pause("the objects without a file", ORPHANS_EVERY_SECONDS)
+
+    def _attempt(self, what: str, work: Callable[[], None]) -> None:
+        if time.monotonic() < self._not_before.get(what, 0):
+            return
+        self._not_before.pop(what, None)
+        try:
+            work()
+        except BatchJobsError as failed:
+            self._pause(what, RETRY_SECONDS)
+            logger.error("Cannot look after %s now: %s", what, failed)
+        except Exception:
+            self._pause(what, RETRY_SECONDS)
+            logger.exception("Cannot look after %s now", what)
+
+    def _pause(self, what: str, seconds: float) -> None:
+        self._not_before[what] = time.monotonic() + seconds

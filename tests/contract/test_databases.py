@@ -1,0 +1,196 @@
+"""What a database promises, whichever kind it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import IntegrityError
+
+from batchjobs.db import Database, hold_lock, open_engine
+from batchjobs.errors import DatabaseError
+from batchjobs.models import Base
+from tests.support.servers.postgres import KINDS
+
+
+@pytest.fixture(params=KINDS)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'facts.sqlite3'}"
+    url: str = request.getfixturevalue("empty_postgres_url")
+    return url
+
+
+@pytest.fixture
+def database(empty_url: str) -> Iterator[Database]:
+    opened = Database.open(empty_url)
+    opened.upgrade()
+    with opened.write() as session:
+        session.execute(text("CREATE TABLE counters (name VARCHAR(8) PRIMARY KEY, value INTEGER)"))
+        session.execute(text("INSERT INTO counters VALUES ('a', 0)"))
+    yield opened
+    opened.close()
+
+
+def value(database: Database) -> int:
+    with database.read() as session:
+        return int(session.execute(text("SELECT value FROM counters")).scalar_one())
+
+
+def set_value(database: Database, wanted: int) -> None:
+    with database.write() as session:
+        session.execute(text("UPDATE counters SET value = :wanted"), {"wanted": wanted})
+
+
+def tables(url: str) -> set[str]:
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            return set(inspect(connection).get_table_names())
+    finally:
+        engine.dispose()
+
+
+def test_write_commits_at_its_end(database: Database) -> None:
+    set_value(database, 1)
+    assert value(database) == 1
+
+
+def test_write_rolls_back_on_an_exception(database: Database) -> None:
+    def fail_halfway() -> None:
+        with database.write() as session:
+            session.execute(text("UPDATE counters SET value = 9"))
+            raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError, match="halfway"):
+        fail_halfway()
+    assert value(database) == 0
+
+
+def test_transact_commits_and_gives_what_its_work_returns(database: Database) -> None:
+    update = text("UPDATE counters SET value = 5 RETURNING value")
+    assert database.transact(lambda session: session.scalar(update)) == 5
+    assert value(database) == 5
+
+
+def test_transact_rolls_back_on_an_exception_and_does_not_try_again(database: Database) -> None:
+    calls = []
+
+    def fail(session: object) -> None:
+        calls.append(session)
+        session.execute(text("UPDATE counters SET value = 9"))  # type: ignore[attr-defined]
+        raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError, match="halfway"):
+        database.transact(fail)
+    assert len(calls) == 1
+    assert value(database) == 0
+
+
+def test_read_cannot_write(database: Database) -> None:
+    def write_in_read() -> None:
+        with database.read() as session:
+            session.execute(text("UPDATE counters SET value = 9"))
+
+    with pytest.raises(DatabaseError, match=r"read-?only"):
+        write_in_read()
+    set_value(database, 2)
+    assert value(database) == 2
+
+
+def test_read_sees_one_state_while_others_write(database: Database) -> None:
+    with database.read() as session:
+        before = session.execute(text("SELECT value FROM counters")).scalar_one()
+        set_value(database, 3)
+        assert session.execute(text("SELECT value FROM counters")).scalar_one() == before
+    assert value(database) == 3
+
+
+def test_holders_of_a_lock_lose_no_update(database: Database) -> None:
+    threads, rounds = 6, 10
+    failures: list[BaseException] = []
+
+    def increment() -> None:
+        try:
+            for _ in range(rounds):
+                with database.write() as session:
+                    hold_lock(session, "counters")
+                    old = session.execute(text("SELECT value FROM counters")).scalar_one()
+                    session.execute(text("UPDATE counters SET value = :new"), {"new": old + 1})
+        except BaseException as failed:
+            failures.append(failed)
+
+    running = [threading.Thread(target=increment) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert failures == []
+    assert value(database) == threads * rounds
+
+
+def test_broken_reference_is_refused(database: Database) -> None:
+    def refer_to_nothing() -> None:
+        with database.write() as session:
+            session.execute(text("INSERT INTO model_aliases VALUES ('alias', 'no such model')"))
+
+    with pytest.raises(IntegrityError, match=r"(?i)foreign key"):
+        refer_to_nothing()
+
+
+def test_upgrade_makes_exactly_the_tables_of_the_models(empty_url: str) -> None:
+    database = Database.open(empty_url)
+    database.upgrade()
+    database.close()
+    engine = open_engine(empty_url)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+    engine.dispose()
+
+
+def test_upgrade_says_whether_there_was_something_to_do(empty_url: str) -> None:
+    database = Database.open(empty_url)
+    assert database.upgrade() is True
+    assert database.upgrade() is False
+    database.close()
+
+
+def test_upgrade_that_fails_halfway_leaves_nothing(empty_url: str) -> None:
+    engine = open_engine(empty_url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE parts (x INTEGER)")
+    engine.dispose()
+    database = Database.open(empty_url)
+    with pytest.raises(DatabaseError, match=r"parts\"? already exists"):
+        database.upgrade()
+    database.close()
+    assert tables(empty_url) == {"parts"}
+
+
+def test_processes_that_start_together_all_find_the_newest_schema(empty_url: str) -> None:
+    script = """
+import sys
+from batchjobs.db import Database
+database = Database.open(sys.argv[1])
+database.upgrade()
+with database.write() as session:
+    session.connection()
+"""
+    running = [subprocess.Popen([sys.executable, "-c", script, empty_url]) for _ in range(4)]
+    assert [process.wait() for process in running] == [0, 0, 0, 0]
+    assert {"jobs", "shards", "alembic_version"} <= tables(empty_url)
+
+
+def test_newer_schema_is_refused_with_what_to_do(database: Database) -> None:
+    with database.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(DatabaseError, match="use the version that wrote it"):
+        database.upgrade()

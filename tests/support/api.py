@@ -1,0 +1,84 @@
+"""Requests to the API, and servers to send them to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from tests.support.jobs import ENDPOINT, request_line
+
+STOP_SECONDS = 20
+
+
+def jsonl(*requests: Mapping[str, Any]) -> bytes:
+    return b"".join(json.dumps(request).encode() + b"\n" for request in requests)
+
+
+def lines(count: int, **options: Any) -> bytes:
+    """An input file of `count` good lines."""
+    return jsonl(*(request_line(f"line-{number + 1}", **options) for number in range(count)))
+
+
+def upload(client: TestClient, data: bytes | None = None, **fields: Any) -> dict[str, Any]:
+    """The file object of a file that is taken."""
+    answer = client.post(
+        "/v1/files",
+        data={"purpose": "batch", **fields},
+        files={"file": ("in.jsonl", lines(1) if data is None else data)},
+    )
+    assert answer.status_code == 200, answer.text
+    file: dict[str, Any] = answer.json()
+    return file
+
+
+def create(client: TestClient, input_file_id: str, **fields: Any) -> dict[str, Any]:
+    """The batch object of a batch that is taken."""
+    asked = {"endpoint": ENDPOINT, "completion_window": "24h", "input_file_id": input_file_id}
+    answer = client.post("/v1/batches", json={**asked, **fields})
+    assert answer.status_code == 200, answer.text
+    batch: dict[str, Any] = answer.json()
+    return batch
+
+
+@contextmanager
+def running_server(home: Path, arguments: Sequence[str] = (), **settings: Any) -> Iterator[Server]:
+    """`batchjobs serve` in a process of its own, stopped well at the end unless it was killed."""
+    environment = {f"BATCHJOBS_{name.upper()}": str(value) for name, value in settings.items()}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "batchjobs", "serve", "--port", "0", *arguments],
+        env=os.environ | {"BATCHJOBS_HOME": str(home)} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url, process.communicate()[1]
+        yield Server(url, process)
+        if process.poll() is None:
+            process.terminate()
+            _, complaints = process.communicate(timeout=STOP_SECONDS)
+            assert (process.returncode, complaints) == (0, "")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class Server:
+    def __init__(self, url: str, process: subprocess.Popen[str]) -> None:
+        self.url = url
+        self.process = process
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.kill()
+        self.process.wait()

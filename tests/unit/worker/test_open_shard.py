@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchjobs.errors import StoreError
+from batchjobs.shard_lines import read_shard
+from batchjobs.states import Outcome
+from batchjobs.store.memory import MemoryStore
+from batchjobs.worker.open_shard import OpenShard
+from tests.support.jobs import must_claim, open_deployment, request_line, start_job
+
+
+class StoreThatLosesAnAnswer(MemoryStore):
+    """Its first `put` fails although the object was made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_failed = False
+
+    def put(self, key: str, data: bytes) -> None:
+        super().put(key, data)
+        if not self.has_failed:
+            self.has_failed = True
+            raise StoreError("The connection failed.")
+
+
+def test_part_whose_writing_failed_is_written_again_although_it_was_there(tmp_path: Path) -> None:
+    store = StoreThatLosesAnAnswer()
+    with open_deployment(tmp_path) as deployment:
+        start_job(deployment, [request_line("a"), request_line("b")])
+        held = must_claim(deployment)
+        first, second = read_shard(deployment.store, held)
+        shard = OpenShard(held, deployment.database, store)
+        shard.add(first, Outcome.COMPLETED, {"custom_id": "a"})
+        with pytest.raises(StoreError):
+            shard.checkpoint()
+        shard.add(second, Outcome.COMPLETED, {"custom_id": "b"})
+        shard.checkpoint()
+        again = OpenShard(held, deployment.database, store)
+        assert again.is_complete
+        assert shard.pending == again.pending
