@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from batchjobs.bell import Bell, NoBell
 from batchjobs.clock import Clock, DatabaseClock
 from batchjobs.db import Database
 from batchjobs.errors import UsageError
@@ -23,6 +24,7 @@ class Deployment:
     database: Database
     store: ObjectStore
     clock: Clock
+    bell: Bell
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
@@ -40,7 +42,13 @@ class Deployment:
         except BaseException:
             database.close()
             raise
-        return cls(settings=settings, database=database, store=store, clock=DatabaseClock())
+        return cls(
+            settings=settings,
+            database=database,
+            store=store,
+            clock=DatabaseClock(),
+            bell=_open_bell(settings),
+        )
 
     def close(self) -> None:
         self.database.close()
@@ -76,3 +84,11 @@ def make_home(home: Path) -> None:
             f"The data directory {home} cannot be used ({failed.strerror});"
             " set BATCHJOBS_HOME to a folder that you can write to."
         ) from failed
+
+
+def _open_bell(settings: Settings) -> Bell:
+    if settings.broker_url is None:
+        return NoBell()
+    from batchjobs.celery_bell import CeleryBell  # Celery takes a moment to load
+
+    return CeleryBell(settings.broker_url.get_secret_value())

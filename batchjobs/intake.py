@@ -60,18 +60,23 @@ def validate(deployment: Deployment, job_id: str) -> None:
         file = session.get(File, job.input_file_id)
         names = catalogue.names(session)
     found = examine(deployment, job, file, names)
-    deployment.database.transact(lambda session: _conclude(session, deployment.clock, job, found))
+    started = deployment.database.transact(
+        lambda session: _conclude(session, deployment.clock, job, found)
+    )
+    if started and isinstance(found, Plan):
+        deployment.bell.ring(set(found.models.values()))
 
 
-def _conclude(session: Session, clock: Clock, job: Job, found: Plan | list[FoundProblem]) -> None:
+def _conclude(session: Session, clock: Clock, job: Job, found: Plan | list[FoundProblem]) -> bool:
+    """Start or fail the job; whether it was started."""
     # The lock is against a deletion that has not yet seen this job.
     file = session.get(File, job.input_file_id, with_for_update=True)
     if isinstance(found, Plan) and file is None:
         found = [FoundProblem(line=None, problem=as_problem(_missing_file(job)))]
     if isinstance(found, list):
         jobs.fail_validation(session, clock, job.id, found)
-        return
-    jobs.start(
+        return False
+    return jobs.start(
         session,
         clock,
         job.id,

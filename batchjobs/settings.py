@@ -23,6 +23,8 @@ class Settings(BaseSettings):
     """Where the embedded database, object store and models live."""
     database_url: SecretStr | None = None
     """PostgreSQL, with its password; None is SQLite in `home`."""
+    broker_url: SecretStr | None = None
+    """Celery's, with its password; None lets workers find out by themselves."""
     debug: bool = False
 
     store_url: str | None = None

@@ -14,4 +14,5 @@ pytest_plugins = [
     "tests.support.model",
     "tests.support.servers.s3",
     "tests.support.servers.postgres",
+    "tests.support.servers.valkey",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +15,7 @@ from batchjobs.cli.exits import Exit
 if TYPE_CHECKING:
     from batchjobs.deployment import Deployment
     from batchjobs.worker.progress import RunReport
+    from batchjobs.worker.stop import StopSignal
 
 _KEPT = "Interrupted, and what is done is kept. Go on with: batchjobs worker --once"
 
@@ -65,12 +69,32 @@ def _run_on(deployment: Deployment, options: dict[str, Any]) -> Exit:
 
     stop = stop_signal(deployment, advice="Its shards go to the next worker.")
     click.echo("Waiting for jobs. Ctrl-C ends it.")
-    try:
-        with stop.install():
-            work_on(deployment, stop=stop, on_report=_show, **options)
-    except Interrupted:
-        click.echo("Stopped; what is done is kept.")
-        return Exit.DONE
+    work = partial(work_on, deployment, stop=stop, on_report=_show, **options)
+    if deployment.settings.broker_url is not None:
+        _run_with_broker(deployment, stop, work, options["models"])
+    else:
+        with stop.install(), suppress(Interrupted):
+            work()
+    click.echo("Stopped; what is done is kept.")
+    return Exit.DONE
+
+
+def _run_with_broker(
+    deployment: Deployment,
+    stop: StopSignal,
+    work: Callable[[], None],
+    models: Collection[str] | None,
+) -> None:
+    """Listens for the models there are now, if for no model in particular."""
+    from batchjobs import catalogue
+    from batchjobs.celery_bell import celery_app
+    from batchjobs.worker.celery_worker import run_worker
+
+    with deployment.database.read() as session:
+        names = models or {entry.model.name for entry in catalogue.entries(session)}
+    url = deployment.settings.broker_url
+    assert url is not None
+    run_worker(celery_app(url.get_secret_value()), models=names, stop=stop, work=work)
 
 
 def _show(report: RunReport) -> None:

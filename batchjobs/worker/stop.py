@@ -27,6 +27,7 @@ class StopSignal:
         self._forced_exit = forced_exit
         self._advice = advice
         self._asked = threading.Event()
+        self._news = threading.Event()
         self._timer: threading.Timer | None = None
 
     @property
@@ -35,10 +36,33 @@ class StopSignal:
 
     def set(self) -> None:
         self._asked.set()
+        self._news.set()
+
+    def ask(self) -> None:
+        """Set it, and end the process should the work not heed it in time."""
+        self.set()
+        self._timer = threading.Timer(
+            self._grace_seconds,
+            self._force,
+            ("Stopped: the running step did not end in time; checkpointed results are kept.",),
+        )
+        self._timer.daemon = True
+        self._timer.start()
+
+    def wake(self) -> None:
+        """End a `wait`, for there may be work."""
+        self._news.set()
 
     def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or as soon as asked to stop."""
-        self._asked.wait(seconds)
+        """Return after `seconds`, or as soon as woken or asked to stop."""
+        self._news.wait(seconds)
+        if not self._asked.is_set():
+            self._news.clear()
+
+    def end(self) -> None:
+        """The work has ended in time."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def check(self) -> None:
         """Raises Interrupted once asked to stop."""
@@ -52,22 +76,14 @@ class StopSignal:
         try:
             yield
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self.end()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._asked.is_set():
             self._force(f"Stopped at once by a second signal ({signal.Signals(number).name}).")
-        self._asked.set()
-        self._timer = threading.Timer(
-            self._grace_seconds,
-            self._force,
-            ("Stopped: the running step did not end in time; checkpointed results are kept.",),
-        )
-        self._timer.daemon = True
-        self._timer.start()
+        self.ask()
 
     def _force(self, why: str) -> None:
         sys.stderr.write(f"\n{why} {self._advice}".rstrip() + "\n")
