@@ -17,6 +17,7 @@ from batchjobs.cli.resume import resume
 from batchjobs.cli.serve import serve
 from batchjobs.cli.status import status
 from batchjobs.cli.submit import submit
+from batchjobs.cli.up import up
 from batchjobs.cli.watch import watch
 from batchjobs.cli.worker import worker
 
@@ -43,6 +44,7 @@ for command in (
     models,
     db,
     serve,
+    up,
     doctor,
 ):
     cli.add_command(command)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from batchjobs.cli.view import JobView
 
 SHOWN_ERRORS = 10
-_PIPE_COLUMNS = 140
-"""Width of tables that no terminal shows."""
+_PIPE_COLUMNS = 10_000
+"""Width of tables that no terminal shows: a path that is cut is no path for a program."""
 
 
 def plain(words: str, *, limit: int | None = None) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from openai import OpenAI
 
 from batchjobs.cli.exits import Exit
 from tests.support.cli import run, run_json
@@ -344,3 +346,30 @@ def test_job_runs_on_a_server_of_databases_as_on_the_embedded_one(
     (job,) = run_json("list")["data"]
     assert job["request_counts"] == {"total": 3, "completed": 2, "failed": 1}
     assert custom_ids("server.jsonl") == custom_ids("embedded.jsonl") == ["a", "c"]
+
+
+def test_up_serves_and_answers_until_it_is_stopped(home: Path) -> None:
+    with start("up", "--port", "0") as process:
+        assert process.stdout is not None
+        url = next(said for said in process.stdout if said.startswith("http")).strip()
+        client = OpenAI(base_url=f"{url}/v1", api_key="none")
+        file = client.files.create(file=line("a").encode(), purpose="batch")
+        batch = client.batches.create(input_file_id=file.id, endpoint=URL, completion_window="24h")
+        while batch.status not in ("completed", "failed"):
+            batch = client.batches.retrieve(batch.id, extra_query={"wait": 5})
+        assert batch.output_file_id is not None
+        answer = json.loads(client.files.content(batch.output_file_id).text)
+        assert answer["custom_id"] == "a"
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == Exit.DONE
+
+
+def test_up_ends_when_a_part_of_it_cannot_start(home: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with start("up", "--port", str(taken.getsockname()[1])) as process:
+            _, said = process.communicate(timeout=60)
+    assert process.returncode == Exit.ERROR
+    assert "in use" in said
