@@ -13,6 +13,7 @@ import click
 
 from batchjobs.cli.command import Command
 from batchjobs.cli.exits import Exit
+from batchjobs.cli.serve import listening_options
 
 LOOK_SECONDS = 0.2
 END_SECONDS = 30
@@ -20,19 +21,7 @@ END_SECONDS = 30
 
 
 @click.command(cls=Command, example="batchjobs up --port 8000")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    show_default=True,
-    help="The port to listen on; 0 takes a free one.",
-)
-@click.option(
-    "--insecure-open",
-    is_flag=True,
-    help="Listen on an address that others reach, without API keys.",
-)
+@listening_options
 def up(host: str, port: int, insecure_open: bool) -> Exit:
     """Run everything on this machine: the HTTP API and a worker.
 
