@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
+
 from executor.threads import yield_when_idle
 
 yield_when_idle()
@@ -9,6 +11,10 @@ yield_when_idle()
 for name in [name for name in os.environ if name.startswith("BATCHJOBS_")]:
     if not name.startswith(("BATCHJOBS_TEST_", "BATCHJOBS_UPDATE_")):
         del os.environ[name]
+
+# The same examples every time: a failure is of the change at hand.
+hypothesis.settings.register_profile("dependable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("dependable")
 
 pytest_plugins = [
     "tests.support.model",

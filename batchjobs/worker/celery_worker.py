@@ -7,6 +7,7 @@ message only shortens its wait. Nothing forks, so CUDA is safe.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Collection
 from typing import Any
@@ -39,23 +40,24 @@ def run_worker(
 
     app.task(name=TASK)(look)
     signals.worker_shutting_down.connect(shutting_down)
-    engine.start()
-    try:
-        app.Worker(
-            queues=[queue_name(model) for model in models],
-            pool="threads",
-            concurrency=1,
-            without_gossip=True,
-            without_mingle=True,
-            without_heartbeat=True,
-            quiet=True,
-            redirect_stdouts=False,
-            loglevel="ERROR",
-        ).start()
-    finally:
-        stop.set()
-        engine.join()
-        stop.end()
+    # Until Celery listens to signals, `stop` does.
+    with stop.install():
+        engine.start()
+        try:
+            app.Worker(
+                queues=[queue_name(model) for model in models],
+                pool="threads",
+                concurrency=1,
+                without_gossip=True,
+                without_mingle=True,
+                without_heartbeat=True,
+                quiet=True,
+                redirect_stdouts=False,
+                loglevel="ERROR",
+            ).start()
+        finally:
+            stop.set()
+            engine.join()
     if failures:
         raise failures[0]
 
@@ -64,7 +66,8 @@ def _guard(work: Callable[[], None], failures: list[BaseException]) -> None:
     try:
         work()
     except Interrupted:
-        return
+        pass
     except BaseException as failed:
         failures.append(failed)
-        state.should_stop = 1  # heard by Celery's loop and by its waits for the broker
+    finally:
+        state.should_stop = os.EX_OK  # heard by Celery's loop and by its waits for the broker

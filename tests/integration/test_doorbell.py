@@ -132,6 +132,40 @@ def test_worker_outlives_its_broker(deployment: Deployment, tmp_path: Path, valk
         assert wait_until_ended(deployment, new_job(deployment)) == JobState.COMPLETED
 
 
+FAILING = """
+import sys
+from batchjobs.celery_bell import celery_app
+from batchjobs.worker.celery_worker import run_worker
+from batchjobs.worker.stop import StopSignal
+
+def work():
+    raise KeyError("no such model")
+
+try:
+    run_worker(
+        celery_app(sys.argv[1]),
+        models=["m"],
+        stop=StopSignal(grace_seconds=20, forced_exit=5),
+        work=work,
+    )
+except KeyError as failed:
+    print("raised", failed)
+"""
+
+
+@pytest.mark.parametrize("has_broker", [True, False])
+def test_worker_whose_engine_fails_ends_with_the_reason(valkey: Valkey, has_broker: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING, valkey.url if has_broker else NOBODY],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=WAIT_SECONDS,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout == "raised 'no such model'\n"
+
+
 def test_job_that_passes_intake_rings_for_its_models(deployment: Deployment) -> None:
     rung: list[set[str]] = []
 
