@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
-
-_ID = re.compile(r"^(batch|file)[_-][0-9a-f]{32}$")
 
 
 def new_job_id() -> str:
@@ -19,11 +16,6 @@ def new_file_id() -> str:
 
 def new_worker_id() -> str:
     return f"worker-{secrets.token_hex(8)}"
-
-
-def is_id(value: str) -> bool:
-    """Whether `value` has the shape of an id of ours, and so is safe inside an object key."""
-    return _ID.match(value) is not None
 
 
 def line_digest(job_id: str, line: int) -> str:

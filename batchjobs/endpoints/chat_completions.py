@@ -13,7 +13,7 @@ from batchjobs.endpoints.parameters import (
     OFF,
     SAMPLING,
     TokenLimits,
-    check_model_and_stream,
+    check_body,
     read_max_tokens,
     read_sampling,
     refuse_the_rest,
@@ -42,15 +42,7 @@ class ChatCompletions:
     url = "/v1/chat/completions"
 
     def check(self, body: Body) -> LineProblem | None:
-        if problem := check_model_and_stream(body, "Chat Completions"):
-            return problem
-        if body.get("messages") is None:
-            return LineProblem(
-                code="invalid_request",
-                message="Messages parameter is required.",
-                param="body.messages",
-            )
-        return None
+        return check_body(body, "Chat Completions", prompt="messages")
 
     def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
         refuse_the_rest(body, honoured=_HONOURED, off=_OFF)

@@ -22,7 +22,7 @@ from batchjobs.endpoints.parameters import (
     OFF,
     SAMPLING,
     TokenLimits,
-    check_model_and_stream,
+    check_body,
     read_max_tokens,
     read_sampling,
     refuse_the_rest,
@@ -40,15 +40,7 @@ class Completions:
     url = "/v1/completions"
 
     def check(self, body: Body) -> LineProblem | None:
-        if problem := check_model_and_stream(body, "Completions"):
-            return problem
-        if body.get("prompt") is None:
-            return LineProblem(
-                code="invalid_request",
-                message="Prompt parameter is required.",
-                param="body.prompt",
-            )
-        return None
+        return check_body(body, "Completions", prompt="prompt")
 
     def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
         refuse_the_rest(body, honoured=_HONOURED, off=_OFF)

@@ -70,8 +70,8 @@ class TokenLimits:
     """The body's word for the prompt, for the error."""
 
 
-def check_model_and_stream(body: Body, endpoint_name: str) -> LineProblem | None:
-    """What intake asks of every generating endpoint's body."""
+def check_body(body: Body, endpoint_name: str, *, prompt: str) -> LineProblem | None:
+    """What intake asks of every generating endpoint's body; `prompt` is its word for that."""
     model = body.get("model")
     if model is None:
         return LineProblem(
@@ -82,6 +82,12 @@ def check_model_and_stream(body: Body, endpoint_name: str) -> LineProblem | None
     if body.get("stream"):
         message = f"{endpoint_name}: Streaming is not supported in the Batch API."
         return LineProblem(code="streaming_unsupported", message=message, param="body.stream")
+    if body.get(prompt) is None:
+        return LineProblem(
+            code="invalid_request",
+            message=f"{prompt.capitalize()} parameter is required.",
+            param=f"body.{prompt}",
+        )
     return None
 
 

@@ -198,12 +198,9 @@ def committed_parts(session: Session, shard_id: int) -> Sequence[Part]:
     ).all()
 
 
-def suspect(session: Session, claim: Claim, lines: tuple[int, int] | None) -> None:
-    """Note which lines are about to run apart, first and last; None when that is over.
-
-    Raises LeaseLostError.
-    """
-    first, last = lines or (None, None)
+def suspect(session: Session, claim: Claim, lines: tuple[int, int]) -> None:
+    """Note which lines are about to run apart, first and last. Raises LeaseLostError."""
+    first, last = lines
     _require(session, claim, suspect_first=first, suspect_last=last)
 
 

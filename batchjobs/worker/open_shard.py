@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from batchjobs.db import Database
 from batchjobs.errors import LeaseLostError
 from batchjobs.jsonl import dump_line
-from batchjobs.models import Part
+from batchjobs.parts import read_part
 from batchjobs.queue import claims
 from batchjobs.queue.claims import Claim, PartFacts
 from batchjobs.queue.jobs import Tally
@@ -43,7 +41,8 @@ class OpenShard:
         self._unwritten_tally = Tally()
         self._uncommitted: _WrittenPart | None = None
         with database.read() as session:
-            self._answered = _answered_lines(store, claims.committed_parts(session, claim.shard_id))
+            parts = claims.committed_parts(session, claim.shard_id)
+        self._answered = {result.line for part in parts for result in read_part(store, part)}
 
     @property
     def is_complete(self) -> bool:
@@ -126,11 +125,3 @@ class OpenShard:
             cached_tokens=pending.cached_tokens,
             completion_tokens=pending.completion_tokens,
         )
-
-
-def _answered_lines(store: ObjectStore, parts: Sequence[Part]) -> set[int]:
-    answered: set[int] = set()
-    for part in parts:
-        with store.open(part.key) as stream:
-            answered.update(orjson.loads(line)["line"] for line in stream)
-    return answered

@@ -22,10 +22,11 @@ def present(directory: Path) -> Iterator[str]:
     """A new worker's id; alive to others until the context or the process ends."""
     worker = new_worker_id()
     directory.mkdir(parents=True, exist_ok=True)
-    lock = _lock(directory, worker)
-    with lock:
-        yield worker
-    _path(directory, worker).unlink(missing_ok=True)
+    try:
+        with _lock(directory, worker):
+            yield worker
+    finally:
+        _path(directory, worker).unlink(missing_ok=True)
 
 
 def is_alive(directory: Path, worker: str) -> bool:

@@ -42,13 +42,15 @@ def run_jobs(
         NotFoundError: no such job, or its model has left the catalogue.
     """
     reports: list[ModelReport] = []
-    with present(deployment.settings.workers_dir) as worker:
-        tend(deployment, job_id)
-        while model := _most_urgent_model(deployment, job_id, models):
-            stop.check()
+    tend(deployment, job_id)
+    # A worker has a name only while there is work: most looks find none.
+    while model := _most_urgent_model(deployment, job_id, models):
+        stop.check()
+        loaded = engines.load(model)
+        with present(deployment.settings.workers_dir) as worker:
             session = ModelSession(
                 deployment,
-                engines.load(model),
+                loaded,
                 model=model.name,
                 worker=worker,
                 job_id=job_id,

