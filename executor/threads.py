@@ -12,8 +12,8 @@ def yield_when_idle() -> None:
 
     GNU OpenMP, which torch computes with on Linux, spins for milliseconds by default. As soon as
     another process wants a core too, most of the time goes into spinning for a thread that is not
-    running: two engines on two cores gave 13 tokens/s each, and 43 with this; alone it costs
-    nothing that could be measured.
+    running: two engines on two cores gave 13 tokens/s each, and 43 with this; alone the
+    difference was within the machine's noise.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
