@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import BinaryIO
 
-from sqlalchemy import ColumnElement, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from batchjobs.clock import Clock
@@ -18,7 +18,13 @@ from batchjobs.ids import new_file_id
 from batchjobs.models import File, Job
 from batchjobs.states import TERMINAL
 from batchjobs.store.base import ObjectStore, ObjectWriter
-from batchjobs.store.layout import FILES_PREFIX, file_key
+from batchjobs.store.layout import (
+    FILES_PREFIX,
+    JOBS_PREFIX,
+    MANIFESTS_PREFIX,
+    file_key,
+    job_of,
+)
 
 CHUNK_BYTES = 1 << 20
 ORPHAN_SECONDS = 24 * 3600
@@ -168,18 +174,44 @@ def remove_expired(deployment: Deployment) -> int:
 
 
 def remove_orphans(deployment: Deployment, *, older_than_seconds: float = ORPHAN_SECONDS) -> int:
-    """Delete the objects of files that have no row, as a crash leaves them. Says how many."""
-    keys = list(deployment.store.list_older(FILES_PREFIX, older_than_seconds))
+    """Delete what a crash has left: objects of files that have no row, of jobs that have ended,
+    and manifests of jobs that are gone. Says how many."""
     removed = 0
-    for first in range(0, len(keys), SWEEP_FILES):
-        some = keys[first : first + SWEEP_FILES]
-        with deployment.database.read() as session:
-            known = set(session.scalars(select(File.key).where(File.key.in_(some))))
-        orphans = [key for key in some if key not in known]
-        for key in orphans:
-            deployment.store.delete(key)
-        removed += len(orphans)
+    for prefix, known in (
+        (FILES_PREFIX, _known_files),
+        (JOBS_PREFIX, _running_jobs),
+        (MANIFESTS_PREFIX, _known_jobs),
+    ):
+        keys = list(deployment.store.list_older(prefix, older_than_seconds))
+        for first in range(0, len(keys), SWEEP_FILES):
+            some = keys[first : first + SWEEP_FILES]
+            with deployment.database.read() as session:
+                kept = known(session, some)
+            orphans = [key for key in some if key not in kept]
+            for key in orphans:
+                deployment.store.delete(key)
+            removed += len(orphans)
     return removed
+
+
+def _known_files(session: Session, keys: Sequence[str]) -> set[str]:
+    return set(session.scalars(select(File.key).where(File.key.in_(keys))))
+
+
+def _known_jobs(session: Session, keys: Sequence[str]) -> set[str]:
+    """The keys that belong to a job."""
+    return _of_jobs(session, keys, select(Job.id))
+
+
+def _running_jobs(session: Session, keys: Sequence[str]) -> set[str]:
+    """The keys that belong to a job that has not ended."""
+    return _of_jobs(session, keys, select(Job.id).where(Job.status.not_in(TERMINAL)))
+
+
+def _of_jobs(session: Session, keys: Sequence[str], jobs: Select[str]) -> set[str]:
+    owners = {key: job_of(key) for key in keys}
+    found = set(session.scalars(jobs.where(Job.id.in_(set(owners.values())))))
+    return {key for key, owner in owners.items() if owner in found}
 
 
 def too_large(filename: str, max_bytes: int) -> TooLargeError:

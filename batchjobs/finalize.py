@@ -10,7 +10,7 @@ the other removes what it wrote.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from itertools import chain
@@ -18,13 +18,15 @@ from typing import Any, Self
 
 from sqlalchemy.orm import Session
 
+from batchjobs.ahead import read_ahead
 from batchjobs.deployment import Deployment
 from batchjobs.errors import IntegrityError, ObjectMissingError
 from batchjobs.files import FileWriter, add_row, create_file
 from batchjobs.ids import line_digest
 from batchjobs.jsonl import dump_line
-from batchjobs.models import Job
-from batchjobs.parts import Result, in_line_order, read_part
+from batchjobs.manifest import write_manifest
+from batchjobs.models import File, Job
+from batchjobs.parts import READ_AHEAD, Result, in_line_order, read_part
 from batchjobs.queue import claims, jobs
 from batchjobs.queue.claims import ShardFacts
 from batchjobs.queue.jobs import Tally
@@ -59,20 +61,23 @@ def finalize(deployment: Deployment, job_id: str) -> bool:
         IntegrityError: parts are missing, damaged or do not add up; nothing is published.
         StoreError: the store fails; nothing is published.
     """
-    job, shards = deployment.database.transact(lambda session: _close(session, job_id))
+    job, input_file, shards = deployment.database.transact(lambda session: _close(session, job_id))
     ending = jobs.ending(job)
-    published = ending is not None and _publish_unless_ended(deployment, job, ending, shards)
+    published = False
+    if ending is not None:
+        write_manifest(deployment.store, job, input_file, ending, shards)
+        published = _publish_unless_ended(deployment, job, ending, shards)
     if published or job.status in TERMINAL:
         _remove_parts(deployment.store, job_id)
     return published
 
 
-def _close(session: Session, job_id: str) -> tuple[Job, list[ShardFacts]]:
-    """The job, and its shards as they will stay if it is to be published."""
+def _close(session: Session, job_id: str) -> tuple[Job, File | None, list[ShardFacts]]:
+    """The job, its input, and its shards as they will stay if it is to be published."""
     # The job first: should it be cancelled now, its shards are closed at the next call.
     job = jobs.get(session, job_id)
     jobs.close_shards(session, job_id)
-    return job, claims.shards(session, job_id)
+    return job, session.get(File, job.input_file_id), claims.shards(session, job_id)
 
 
 def _publish_unless_ended(
@@ -160,7 +165,7 @@ class _Files:
             )
         self._last_line = result.line
         self.counts[result.outcome] += 1
-        self._file_of(result.outcome).write(dump_line(result.record))
+        self._file_of(result.outcome).write(result.data)
 
     def discard(self) -> None:
         for written in (self.output, self.errors):
@@ -177,32 +182,35 @@ class _Files:
         return self.errors
 
 
-def _merge(store: ObjectStore, shards: Iterable[ShardFacts], ending: JobState) -> Iterator[Result]:
-    """The results of all lines in order; one shard of each model is in memory."""
-    return in_line_order(shards, lambda shard: _results(store, shard, ending))
+def _merge(store: ObjectStore, shards: Sequence[ShardFacts], ending: JobState) -> Iterator[Result]:
+    """The results of all lines in order."""
+    results = read_ahead(lambda shard: _results(store, shard, ending), shards, most=READ_AHEAD)
+    return in_line_order(shards, results)
 
 
-def _results(store: ObjectStore, shard: ShardFacts, ending: JobState) -> Iterator[Result]:
-    """One result for each line of the shard, in order."""
+def _results(store: ObjectStore, shard: ShardFacts, ending: JobState) -> list[Result]:
+    """One result for each line of the shard."""
     work = shard.work
     found: dict[int, Result] = {}
     for result in chain.from_iterable(read_part(store, part) for part in shard.parts):
         if result.line in found:
             raise IntegrityError(f"Line {result.line} of {work.job_id} has two results.")
         found[result.line] = result
+    results = []
     for line in read_shard(store, work):
         if line.number in found:
             result = found.pop(line.number)
         else:
             result = _unrun(work.job_id, line, ending)
-        if result.record["custom_id"] != line.custom_id:
+        if result.custom_id != line.custom_id:
             raise IntegrityError(f"Line {line.number} of {work.job_id} has another line's result.")
-        yield result
+        results.append(result)
     if found:
         raise IntegrityError(
             f"Shard {work.number} of {work.job_id} has a result for line {min(found)}, which is not"
             " one of its lines."
         )
+    return results
 
 
 def _unrun(job_id: str, line: ShardLine, ending: JobState) -> Result:
@@ -210,7 +218,7 @@ def _unrun(job_id: str, line: ShardLine, ending: JobState) -> Result:
         raise IntegrityError(f"Line {line.number} of {job_id} has no result.")
     code, message = _UNRUN[ending]
     record = unrun_line(line.custom_id, line_digest(job_id, line.number), code, message)
-    return Result(line=line.number, outcome=None, record=record)
+    return Result(line=line.number, outcome=None, custom_id=line.custom_id, data=dump_line(record))
 
 
 def _tally(job: Job, shards: Iterable[ShardFacts], counts: Counter[Outcome | None]) -> Tally:

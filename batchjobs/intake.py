@@ -12,15 +12,17 @@ from sqlalchemy.orm import Session
 from batchjobs import catalogue
 from batchjobs.clock import Clock
 from batchjobs.custom_ids import CustomIds
+from batchjobs.cutter import PlannedShard
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints import find_endpoint
-from batchjobs.endpoints.base import Endpoint, LineProblem
+from batchjobs.endpoints.base import Body, Endpoint, LineProblem
 from batchjobs.endpoints.fields import as_problem
 from batchjobs.envelope import read_body, read_custom_id
 from batchjobs.errors import InvalidRequestError, ObjectMissingError
 from batchjobs.jsonl import RawLine, parse_object, read_lines
 from batchjobs.models import File, Job
-from batchjobs.planner import PlannedShard, ShardCutter
+from batchjobs.moved_lines import MovedLines
+from batchjobs.planner import PlannedLine, Planner, Window, digests
 from batchjobs.queue import jobs
 from batchjobs.settings import Settings
 from batchjobs.states import JobState
@@ -44,6 +46,8 @@ class Plan:
     models: dict[str, str]
     total_lines: int
     total_bytes: int
+    plan_key: str | None
+    """The object of the lines that were brought together, if any were."""
 
 
 def validate(deployment: Deployment, job_id: str) -> None:
@@ -63,8 +67,12 @@ def validate(deployment: Deployment, job_id: str) -> None:
     started = deployment.database.transact(
         lambda session: _conclude(session, deployment.clock, job, found)
     )
-    if started and isinstance(found, Plan):
+    if not isinstance(found, Plan):
+        return
+    if started:
         deployment.bell.ring(set(found.models.values()))
+    elif found.plan_key is not None:
+        deployment.store.delete(found.plan_key)  # another process was first, with its own
 
 
 def _conclude(session: Session, clock: Clock, job: Job, found: Plan | list[FoundProblem]) -> bool:
@@ -84,6 +92,7 @@ def _conclude(session: Session, clock: Clock, job: Job, found: Plan | list[Found
         models=found.models,
         total_lines=found.total_lines,
         total_bytes=found.total_bytes,
+        plan_key=found.plan_key,
     )
 
 
@@ -97,9 +106,14 @@ def examine(
         if file is None:
             raise _missing_file(job)
         _check_file(file, settings)
+        moved = MovedLines(deployment.store, file.key, job.id)
         with deployment.store.open(file.key) as stream, CustomIds() as ids:
-            reader = _FileReader(job, endpoint, settings, names, ids)
-            return reader.read(read_lines(stream, settings.max_line_bytes))
+            reader = _FileReader(job, endpoint, settings, names, ids, moved)
+            with moved:
+                found = reader.read(read_lines(stream, settings.max_line_bytes))
+                if isinstance(found, list):
+                    moved.discard()
+            return found
     except ObjectMissingError:
         return [FoundProblem(line=None, problem=as_problem(_missing_file(job)))]
     except InvalidRequestError as wrong:
@@ -116,13 +130,15 @@ class _FileReader:
         settings: Settings,
         names: dict[str, str],
         ids: CustomIds,
+        moved: MovedLines,
     ) -> None:
         self._job = job
         self._endpoint = endpoint
         self._settings = settings
         self._names = names
         self._ids = ids
-        self._cutter = ShardCutter(
+        self._moved = moved
+        self._planner = Planner(
             max_lines=settings.shard_max_lines, max_bytes=settings.shard_max_bytes
         )
         self._models: dict[str, str] = {}
@@ -143,11 +159,14 @@ class _FileReader:
             found.append(_EMPTY_FILE)
         if found:
             return found
+        last, shards = self._planner.finish()
+        self._move(last)
         return Plan(
-            shards=self._cutter.finish(),
+            shards=shards,
             models=self._models,
             total_lines=self._total_lines,
             total_bytes=self._total_bytes,
+            plan_key=self._moved.key,
         )
 
     def _take(self, line: RawLine) -> LineProblem | None:
@@ -163,9 +182,10 @@ class _FileReader:
             body = read_body(request, url=self._endpoint.url, model_override=override)
         except InvalidRequestError as wrong:
             return as_problem(wrong)
-        return self._endpoint.check(body) or self._assign(line, body["model"])
+        return self._endpoint.check(body) or self._assign(line, body)
 
-    def _assign(self, line: RawLine, name: str) -> LineProblem | None:
+    def _assign(self, line: RawLine, body: Body) -> LineProblem | None:
+        name: str = body["model"]
         model = self._names.get(name)
         if model is None:
             message = f"The provided model '{name}' is not supported by the Batch API."
@@ -178,8 +198,23 @@ class _FileReader:
             )
             return _problem("mismatched_model", message, "body.model")
         self._models[name] = model
-        self._cutter.add(model, line=line.number, start=line.start, end=line.end)
+        self._move(
+            self._planner.add(
+                PlannedLine(
+                    model=model,
+                    line=line.number,
+                    start=line.start,
+                    end=line.end,
+                    size=len(line.data or b""),
+                    opening=digests(self._endpoint.opening(body)),
+                )
+            )
+        )
         return None
+
+    def _move(self, window: Window | None) -> None:
+        if window is not None and not self._problems:  # of a bad file nothing will run
+            self._moved.write(window)
 
     def _report(self, line: int, problem: LineProblem) -> None:
         # One more than is listed, to know that there are more.

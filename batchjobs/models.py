@@ -19,6 +19,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -32,6 +33,8 @@ NAMING = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
     "pk": "pk_%(table_name)s",
 }
+
+ANY_LINE = 2**31 - 1
 
 # SQLite numbers rows only in a column of exactly INTEGER.
 RowId = BigInteger().with_variant(Integer, "sqlite")
@@ -148,6 +151,13 @@ class Job(Base):
     sent again makes no second job."""
     request_digest: Mapped[str | None] = mapped_column(String(64))
 
+    plan_key: Mapped[str | None] = mapped_column(String(255))
+    """The object of the lines that run in another order than the file's, if any do."""
+    priority: Mapped[int] = mapped_column(default=0, server_default="0")
+    """Of jobs whose windows close in the same hour, the greater goes first."""
+    due_hour: Mapped[int] = mapped_column(server_default="0")
+    """`expires_at` in whole hours since the epoch."""
+
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
     in_progress_at: Mapped[datetime | None]
@@ -183,7 +193,8 @@ class JobError(Base):
 
 
 class Shard(Base):
-    """A bounded set of lines of one job and one model: those of `model` between two byte offsets.
+    """A bounded set of lines of one job and one model: those of `model` between two byte offsets
+    of the input, or if `is_planned` of the job's `plan_key`.
 
     | column | invariant |
     |---|---|
@@ -205,11 +216,16 @@ class Shard(Base):
     model: Mapped[str] = mapped_column(Text)
     """Name in the catalogue."""
     first_line: Mapped[int]
+    last_line: Mapped[int] = mapped_column(server_default=str(ANY_LINE))
+    """The greatest line number; of a shard that an older version cut, more."""
     line_count: Mapped[int]
     byte_start: Mapped[int] = mapped_column(BigInteger)
     """Offset of the first line's first byte."""
     byte_end: Mapped[int] = mapped_column(BigInteger)
     """Offset behind the last line's line feed."""
+    is_planned: Mapped[bool] = mapped_column(default=False, server_default=false())
+    leads: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """The first of its job for its model: a new job's first results come soon."""
     state: Mapped[ShardState] = mapped_column(default=ShardState.QUEUED)
     attempt: Mapped[int] = mapped_column(default=0)
     fence: Mapped[int] = mapped_column(BigInteger, default=0)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import count
 from typing import BinaryIO
 
 import orjson
 
+from batchjobs.ahead import read_ahead
 from batchjobs.deployment import Deployment
 from batchjobs.errors import IntegrityError, ObjectMissingError
 from batchjobs.files import get_file, open_file
 from batchjobs.ids import line_digest
-from batchjobs.jsonl import dump_line
 from batchjobs.models import Job
-from batchjobs.parts import Result, in_line_order, read_part
+from batchjobs.parts import READ_AHEAD, Result, in_line_order, read_part
 from batchjobs.queue import claims, jobs
 from batchjobs.queue.claims import ShardFacts
 from batchjobs.states import TERMINAL, ShardState
@@ -67,7 +67,7 @@ def _last_line(store: ObjectStore, job: Job, shards: Sequence[ShardFacts]) -> in
     last = job.total_lines
     for shard in shards:
         if shard.state != ShardState.DONE and shard.work.first_line <= last:
-            finished = {result.line for result in _results(store, shard)}
+            finished = {result.line for part in shard.parts for result in read_part(store, part)}
             unfinished = next(n for n in count(shard.work.first_line) if n not in finished)
             last = min(last, unfinished - 1)
     return last
@@ -79,10 +79,10 @@ def _unpublished(
     sent = offset
     unseen = _reaching_behind(offset, shards)
     try:
-        for result in in_line_order(unseen, lambda shard: _results(deployment.store, shard)):
+        for result in in_line_order(unseen, _read(deployment.store, unseen)):
             if result.line > sent:
                 sent = result.line
-                yield dump_line(result.record)
+                yield result.data
     except ObjectMissingError:
         if not _has_ended(deployment, job_id):
             raise
@@ -91,21 +91,18 @@ def _unpublished(
         yield from _published(deployment, job, sent)
 
 
+def _read(store: ObjectStore, shards: Sequence[ShardFacts]) -> Iterator[list[Result]]:
+    """What is finished of each shard."""
+
+    def read(shard: ShardFacts) -> list[Result]:
+        return [result for part in shard.parts for result in read_part(store, part)]
+
+    return read_ahead(read, shards, most=READ_AHEAD)
+
+
 def _reaching_behind(offset: int, shards: Sequence[ShardFacts]) -> list[ShardFacts]:
-    """The shards with lines behind `offset`: a shard ends before the next of its model."""
-    following: dict[str, int] = {}
-    unseen = []
-    for shard in reversed(shards):
-        if following.get(shard.work.model, offset + 2) - 1 > offset:
-            unseen.append(shard)
-        following[shard.work.model] = shard.work.first_line
-    return unseen[::-1]
-
-
-def _results(store: ObjectStore, shard: ShardFacts) -> list[Result]:
-    """What is finished of the shard, in the order of the file."""
-    results = chain.from_iterable(read_part(store, part) for part in shard.parts)
-    return sorted(results, key=lambda result: result.line)
+    """The shards that may have lines behind `offset`."""
+    return [shard for shard in shards if shard.work.last_line > offset]
 
 
 def _has_ended(deployment: Deployment, job_id: str) -> bool:

@@ -47,6 +47,8 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(default=60, gt=0)
     poll_seconds: float = Field(default=1, gt=0)
     """How often a worker looks for a cancel, an expiry or its stop signal's effect."""
+    model_switch_seconds: float = Field(default=300, ge=0)
+    """How long a worker stays with a model while lines of another are more urgent."""
     checkpoint_seconds: float = Field(default=5, gt=0)
     stop_grace_seconds: float = Field(default=8, gt=0)
     watchdog_seconds: float = Field(default=600, gt=0)

@@ -1,4 +1,5 @@
-"""The request lines of a shard, read back from the input object."""
+"""The request lines of a shard, read back from the input object or from the lines of it that
+intake brought together."""
 
 from __future__ import annotations
 
@@ -26,17 +27,17 @@ class ShardLine:
 
 
 def read_shard(store: ObjectStore, work: Work) -> Iterator[ShardLine]:
-    """The shard's lines in file order; memory holds one at a time.
+    """The shard's lines in the order in which they are to run; memory holds one at a time.
 
     Raises:
         IntegrityError: they are not what intake saw.
-        StoreError: the input object cannot be read.
+        StoreError: the object cannot be read.
     """
     count = 0
     longest = work.byte_end - work.byte_start  # intake has checked, perhaps under another limit
     with store.open(work.input_key, start=work.byte_start, end=work.byte_end) as stream:
         for raw in read_lines(stream, longest, first_number=work.first_line, start=work.byte_start):
-            line = _parse(raw, work)
+            line = _read_planned(raw, work) if work.is_planned else _parse(raw, work)
             if work.models.get(line.model) == work.model:
                 count += 1
                 yield line
@@ -45,6 +46,14 @@ def read_shard(store: ObjectStore, work: Work) -> Iterator[ShardLine]:
             f"Shard {work.number} of {work.job_id} has {work.line_count} lines, but its range of"
             f" {work.input_key} has {count}: the input is not what was validated."
         )
+
+
+def _read_planned(raw: RawLine, work: Work) -> ShardLine:
+    """A line that says its number first."""
+    number, tab, data = (raw.data or b"").partition(b"\t")
+    if not tab or not number.isdigit():
+        raise IntegrityError(f"A line of {work.input_key} at byte {raw.start} has no number.")
+    return _parse(RawLine(int(number), raw.end - len(data) - 1, raw.end, data), work)
 
 
 def _parse(raw: RawLine, work: Work) -> ShardLine:

@@ -68,6 +68,10 @@ class Endpoint(Protocol):
     def check(self, body: Body) -> LineProblem | None:
         """What the public API finds wrong before it runs anything, or None."""
 
+    def opening(self, body: Body) -> str:
+        """What the prompt begins with, for bodies that `check` lets pass: where two of these
+        begin alike, so do the prompts."""
+
     def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
         """The engine requests that answer the body; ids are "0", "1", … in order.
 

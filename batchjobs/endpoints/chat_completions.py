@@ -8,6 +8,7 @@ from batchjobs.endpoints.answers import check_answered, token_text, usage, wire_
 from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Tokenizer
 from batchjobs.endpoints.fields import invalid_value, read_boolean, read_integer
 from batchjobs.endpoints.messages import read_messages
+from batchjobs.endpoints.openings import opening_of
 from batchjobs.endpoints.parameters import (
     MAX_TOP_LOGPROBS,
     OFF,
@@ -43,6 +44,9 @@ class ChatCompletions:
 
     def check(self, body: Body) -> LineProblem | None:
         return check_body(body, "Chat Completions", prompt="messages")
+
+    def opening(self, body: Body) -> str:
+        return opening_of(body.get("messages"))
 
     def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
         refuse_the_rest(body, honoured=_HONOURED, off=_OFF)

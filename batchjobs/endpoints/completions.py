@@ -17,6 +17,7 @@ from batchjobs.endpoints.fields import (
     unsupported,
     wrong_type,
 )
+from batchjobs.endpoints.openings import opening_of
 from batchjobs.endpoints.parameters import (
     MAX_TOP_LOGPROBS,
     OFF,
@@ -41,6 +42,9 @@ class Completions:
 
     def check(self, body: Body) -> LineProblem | None:
         return check_body(body, "Completions", prompt="prompt")
+
+    def opening(self, body: Body) -> str:
+        return opening_of(body.get("prompt"))
 
     def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
         refuse_the_rest(body, honoured=_HONOURED, off=_OFF)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, case, func, select, update
 from sqlalchemy.orm import Session
 
 from batchjobs.clock import Clock
@@ -30,8 +30,9 @@ _QUEUED: dict[str, Any] = {"state": ShardState.QUEUED, "owner": None, "lease_unt
 class Work:
     """What it takes to run a shard.
 
-    The shard's lines are those between the two byte offsets of the input object whose model is
-    `model`: `models` translates the name on the line, `model_override` takes its place.
+    The shard's lines are those between the two byte offsets of the object `input_key` whose model
+    is `model`: `models` translates the name on the line, `model_override` takes its place. Their
+    numbers are in [first_line, last_line]; if `is_planned`, they do not come in that order.
     `created_at`, `expires_at` and `seed` are the job's.
     """
 
@@ -49,7 +50,9 @@ class Work:
     byte_start: int
     byte_end: int
     first_line: int
+    last_line: int
     line_count: int
+    is_planned: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,9 @@ def claim_next(
 ) -> Claim | None:
     """The most urgent queued shard, of these models and this job if given; None if there is none.
 
-    Most urgent is what expires first, then the oldest job, then the order of the file.
+    First come jobs of which nothing has been claimed yet, with one shard: their first results do
+    not wait for other jobs to end. Then the window that closes in an earlier hour, the greater
+    priority, the earlier moment, and the order of the plan.
     """
     now = clock.now(session)
     wanted = claim_query(models=models, job_id=job_id).scalar_subquery()
@@ -246,10 +251,12 @@ def owners(session: Session) -> set[str]:
     return {owner for owner in session.scalars(held) if owner is not None}
 
 
-def open_models(session: Session, job_id: str | None = None) -> list[str]:
-    """The models that `claim_next` has shards of, the most urgent first."""
-    urgency = _claimable(job_id=job_id).with_only_columns(Shard.model)
-    return list(dict.fromkeys(session.scalars(urgency)))
+def next_model(
+    session: Session, *, models: Collection[str] | None = None, job_id: str | None = None
+) -> str | None:
+    """The model of the shard that `claim_next` would give."""
+    urgent = _claimable(models=models, job_id=job_id).with_only_columns(Shard.model)
+    return session.scalar(urgent.limit(1))
 
 
 def live_shards(session: Session, job_id: str) -> int:
@@ -270,7 +277,15 @@ def _claimable(*, models: Collection[str] | None = None, job_id: str | None = No
         select(Shard.id)
         .join(Job, Job.id == Shard.job_id)
         .where(Shard.state == ShardState.QUEUED, Job.status == JobState.IN_PROGRESS)
-        .order_by(Job.expires_at, Job.created_at, Job.id, Shard.number)
+        .order_by(
+            case((and_(Shard.leads, Shard.fence == 0), 0), else_=1),
+            Job.due_hour,
+            Job.priority.desc(),
+            Job.expires_at,
+            Job.created_at,
+            Job.id,
+            Shard.number,
+        )
     )
     if models is not None:
         query = query.where(Shard.model.in_(models))
@@ -289,11 +304,13 @@ def _work(shard: Shard, job: Job, input_key: str) -> dict[str, Any]:
         "seed": job.seed,
         "created_at": job.created_at,
         "expires_at": job.expires_at,
-        "input_key": input_key,
+        "input_key": job.plan_key if shard.is_planned else input_key,
         "byte_start": shard.byte_start,
         "byte_end": shard.byte_end,
         "first_line": shard.first_line,
+        "last_line": shard.last_line,
         "line_count": shard.line_count,
+        "is_planned": shard.is_planned,
     }
 
 

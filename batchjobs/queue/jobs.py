@@ -24,9 +24,10 @@ from batchjobs.queue.terms import check_metadata, parse_window
 from batchjobs.states import JOB_NEXT, TERMINAL, JobState, ShardState
 
 if TYPE_CHECKING:
+    from batchjobs.cutter import PlannedShard
     from batchjobs.intake import FoundProblem
-    from batchjobs.planner import PlannedShard
 
+SECONDS_PER_HOUR = 3600
 OPEN_SHARDS = (ShardState.QUEUED, ShardState.RUNNING)
 
 
@@ -62,6 +63,7 @@ def create(
     metadata: Mapping[str, object] | None = None,
     seed: int = 0,
     output_expires_seconds: int | None = None,
+    priority: int = 0,
     request: RequestName | None = None,
 ) -> Job:
     """A job for intake, which also says if there is no such endpoint or input file.
@@ -70,6 +72,7 @@ def create(
         InvalidRequestError: the window or the metadata is wrong.
     """
     now = clock.now(session)
+    expires_at = now + parse_window(completion_window, max_window_hours)
     job = Job(
         id=new_job_id(),
         status=JobState.VALIDATING,
@@ -84,7 +87,9 @@ def create(
         request_key=None if request is None else request.key,
         request_digest=None if request is None else request.asked,
         created_at=now,
-        expires_at=now + parse_window(completion_window, max_window_hours),
+        expires_at=expires_at,
+        priority=priority,
+        due_hour=int(expires_at.timestamp()) // SECONDS_PER_HOUR,
         total_lines=0,
         total_bytes=0,
     )
@@ -150,6 +155,7 @@ def start(
     models: Mapping[str, str],
     total_lines: int,
     total_bytes: int,
+    plan_key: str | None = None,
 ) -> bool:
     """Let workers claim the shards. False, and nothing happens, if the job is not validating.
 
@@ -160,11 +166,18 @@ def start(
         raise IntegrityError(
             f"The shards of {job_id} have {planned} lines, but the file has {total_lines}."
         )
-    values = {"models": dict(models), "total_lines": total_lines, "total_bytes": total_bytes}
+    values = {
+        "models": dict(models),
+        "total_lines": total_lines,
+        "total_bytes": total_bytes,
+        "plan_key": plan_key,
+    }
     now = clock.now(session)
     if not _move(session, now, JobState.IN_PROGRESS, Job.id == job_id, values=values):
         return False
-    session.execute(insert(Shard), [_shard_row(job_id, shard) for shard in shards])
+    leads = {shard.model: shard.number for shard in reversed(shards)}
+    rows = [_shard_row(job_id, shard, leads[shard.model] == shard.number) for shard in shards]
+    session.execute(insert(Shard), rows)
     return True
 
 
@@ -363,15 +376,18 @@ def _move(
     )
 
 
-def _shard_row(job_id: str, shard: PlannedShard) -> dict[str, Any]:
+def _shard_row(job_id: str, shard: PlannedShard, leads: bool) -> dict[str, Any]:
     return {
         "job_id": job_id,
         "number": shard.number,
         "model": shard.model,
         "first_line": shard.first_line,
+        "last_line": shard.last_line,
         "line_count": shard.line_count,
         "byte_start": shard.byte_start,
         "byte_end": shard.byte_end,
+        "is_planned": shard.is_planned,
+        "leads": leads,
         "state": ShardState.QUEUED,
         "attempt": 0,
         "fence": 0,

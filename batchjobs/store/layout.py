@@ -11,6 +11,8 @@ _PREFIX = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*([A-Za-z0-9_][A-Za-z0-9_.-
 
 
 FILES_PREFIX = "files/"
+JOBS_PREFIX = "jobs/"
+MANIFESTS_PREFIX = "manifests/"
 
 
 def file_key(file_id: str) -> str:
@@ -23,13 +25,28 @@ def part_key(job_id: str, shard: int, fence: int, part: int) -> str:
     return f"{shard_prefix(job_id, shard)}{fence:06d}-{part:06d}.jsonl"
 
 
+def plan_key(job_id: str, token: str) -> str:
+    """The lines of a job that were brought together; `token` tells several intakes apart."""
+    return f"{job_prefix(job_id)}plan-{token}.jsonl"
+
+
+def manifest_key(job_id: str) -> str:
+    """What a job's result files were made of."""
+    return f"{MANIFESTS_PREFIX}{job_id}.json"
+
+
 def shard_prefix(job_id: str, shard: int) -> str:
     return f"{job_prefix(job_id)}shards/{shard:06d}/"
 
 
 def job_prefix(job_id: str) -> str:
     """Everything that only serves to run the job."""
-    return f"jobs/{job_id}/"
+    return f"{JOBS_PREFIX}{job_id}/"
+
+
+def job_of(key: str) -> str:
+    """The id of the job that an object below `JOBS_PREFIX` or `MANIFESTS_PREFIX` belongs to."""
+    return key.split("/")[1].removesuffix(".json")
 
 
 def check_key(key: str) -> str:

@@ -13,7 +13,6 @@ from functools import partial
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints import ENDPOINTS
 from batchjobs.errors import BatchJobsError, Interrupted, LeaseLostError
-from batchjobs.finalize import finalize
 from batchjobs.queue import claims, jobs
 from batchjobs.shard_lines import ShardLine, read_shard
 from batchjobs.states import JobState
@@ -23,6 +22,7 @@ from batchjobs.worker.line_work import LineWork, line_context
 from batchjobs.worker.meter import Meter
 from batchjobs.worker.open_shard import OpenShard
 from batchjobs.worker.progress import ModelReport, Progress
+from batchjobs.worker.publisher import Publisher
 from batchjobs.worker.stop import StopSignal
 from batchjobs.worker.watchdog import Watchdog
 from executor.request import Completion, Request
@@ -49,6 +49,7 @@ class ModelSession:
         job_id: str | None,
         on_progress: Callable[[Progress], None],
         stop: StopSignal,
+        is_anothers_turn: Callable[[], bool] = lambda: False,
     ) -> None:
         self._deployment = deployment
         self._settings = deployment.settings
@@ -60,23 +61,27 @@ class ModelSession:
         self._job_id = job_id
         self._on_progress = on_progress
         self._stop = stop
+        self._is_anothers_turn = is_anothers_turn
         self._open: dict[int, OpenShard] = {}
         self._lines: dict[str, LineWork] = {}
         self._is_paused = False
         self._watchdog = Watchdog(seconds=self._settings.watchdog_seconds)
+        self._publisher = Publisher(deployment)
         self._meter = Meter(deployment, loaded, job_id)
         self._next_poll = now = time.monotonic()
+        self._stays_until = now + self._settings.model_switch_seconds
         self._next_checkpoint = now + self._settings.checkpoint_seconds
         self._next_heartbeat = now + self._settings.lease_seconds / 3
 
     def run(self) -> ModelReport:
-        """Until nothing of this model is claimable and all that was claimed is answered.
+        """Until nothing of this model is claimable, or after model_switch_seconds another is
+        more urgent, and all that was claimed is answered. `is_anothers_turn` says the latter.
 
         Raises:
             Interrupted: asked to stop; what is finished is checkpointed, shards are given back.
         """
         try:
-            with self._watchdog:
+            with self._publisher, self._watchdog:
                 self._run_all()
         except Interrupted:
             self._give_back(list(self._open.values()))
@@ -129,11 +134,14 @@ class ModelSession:
         The group at hand is noted first: should the worker die, the next one knows where to look.
         """
         claim = shard.claim
-        unanswered = [
-            line
-            for line in read_shard(self._deployment.store, claim)
-            if not shard.has_answer(line.number)
-        ]
+        unanswered = sorted(
+            (
+                line
+                for line in read_shard(self._deployment.store, claim)
+                if not shard.has_answer(line.number)
+            ),
+            key=lambda line: line.number,
+        )
         if crashed := condemned(claim, [line.number for line in unanswered]):
             [line] = [line for line in unanswered if line.number == crashed]
             shard.add(line, *worker_crashed(claim, line))
@@ -151,6 +159,8 @@ class ModelSession:
         self._finish_if_complete(shard)
 
     def _claim(self) -> OpenShard | None:
+        if time.monotonic() >= self._stays_until and self._is_anothers_turn():
+            return None
         claim = self._database.transact(
             lambda session: claims.claim_next(
                 session,
@@ -212,14 +222,7 @@ class ModelSession:
             self._database.transact(lambda session: claims.finish(session, claim))
         except LeaseLostError:
             return
-        self._settle(claim.job_id)
-
-    def _settle(self, job_id: str) -> None:
-        state = self._database.transact(
-            lambda session: jobs.settle(session, self._deployment.clock, job_id)
-        )
-        if state is not None:
-            finalize(self._deployment, job_id)
+        self._publisher.settle(claim.job_id)
 
     def _tick(self) -> None:
         """Between steps: everything that must not wait for a completion."""
@@ -254,10 +257,11 @@ class ModelSession:
             self._forget(self._open[claim.shard_id])
 
     def _poll(self) -> None:
+        self._publisher.raise_failures()
         for job_id in self._ended_jobs():
             shards = [s for s in self._open.values() if s.claim.job_id == job_id]
             self._give_back(shards)
-            self._settle(job_id)
+            self._publisher.settle(job_id)
         self._on_progress(self._meter.progress(self._open.values()))
 
     def _ended_jobs(self) -> list[str]:

@@ -9,8 +9,7 @@ from typing import Any
 
 from batchjobs.db import Database
 from batchjobs.errors import LeaseLostError
-from batchjobs.jsonl import dump_line
-from batchjobs.parts import read_part
+from batchjobs.parts import part_line, read_part
 from batchjobs.queue import claims
 from batchjobs.queue.claims import Claim, PartFacts
 from batchjobs.queue.jobs import Tally
@@ -65,9 +64,7 @@ class OpenShard:
         completions: Sequence[Completion] = (),
     ) -> None:
         """Note the result of a line; `record` is its line in the output or error file."""
-        self._unwritten.append(
-            dump_line({"line": line.number, "outcome": outcome, "record": record})
-        )
+        self._unwritten.append(part_line(line.number, outcome, record))
         self._unwritten_tally += Tally(
             completed=int(outcome is Outcome.COMPLETED),
             failed=int(outcome is Outcome.FAILED),

@@ -56,6 +56,9 @@ def run_jobs(
                 job_id=job_id,
                 on_progress=on_progress,
                 stop=stop,
+                is_anothers_turn=lambda name=model.name: (  # type: ignore[misc]
+                    _most_urgent_name(deployment, job_id, models) not in (None, name)
+                ),
             )
             reports.append(session.run())
     return RunReport(models=tuple(reports))
@@ -123,8 +126,15 @@ def work_on(
 def _most_urgent_model(
     deployment: Deployment, job_id: str | None, models: Collection[str] | None
 ) -> Model | None:
+    name = _most_urgent_name(deployment, job_id, models)
+    if name is None:
+        return None
     with deployment.database.read() as session:
-        for name in claims.open_models(session, job_id):
-            if models is None or name in models:
-                return catalogue.resolve(session, name)
-    return None
+        return catalogue.resolve(session, name)
+
+
+def _most_urgent_name(
+    deployment: Deployment, job_id: str | None, models: Collection[str] | None
+) -> str | None:
+    with deployment.database.read() as session:
+        return claims.next_model(session, models=models, job_id=job_id)

@@ -407,6 +407,27 @@ def test_progress_ends_at_all_lines_and_foresees_an_end(deployment: Deployment) 
     assert [p.done for p in seen] == sorted(p.done for p in seen)
 
 
+@pytest.mark.parametrize(
+    ("stays", "loaded"), [(0.0, [MODEL, "other", MODEL]), (3600.0, [MODEL, "other"])]
+)
+def test_worker_leaves_its_model_for_a_more_urgent_one(
+    tmp_path: Path, stays: float, loaded: list[str]
+) -> None:
+    with open_deployment(tmp_path, model_switch_seconds=stays, poll_seconds=1e-9) as deployment:
+        add_models(deployment, MODEL, "other")
+        start_job(deployment, chats(40), shard_max_lines=2)
+        engines = FakeEngines()
+        arrived: list[str] = []
+
+        def arrive(progress: Progress) -> None:
+            if not arrived:
+                arrived.append(start_job(deployment, [chat("urgent", model="other")]))
+
+        run(deployment, engines=engines, on_progress=arrive)
+        assert load_job(deployment, arrived[0]).status == JobState.COMPLETED
+    assert engines.loaded == loaded
+
+
 def test_model_that_cannot_be_loaded_leaves_the_job_resumable(deployment: Deployment) -> None:
     class Broken(FakeEngines):
         def load(self, model: Model) -> LoadedModel:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from batchjobs.clock import ManualClock
+from batchjobs.cutter import ShardCutter
 from batchjobs.deployment import Deployment
 from batchjobs.errors import InvalidRequestError
 from batchjobs.files import add_file, get_file, open_file
 from batchjobs.ids import line_digest
 from batchjobs.jsonl import dump_line, parse_object, read_lines
 from batchjobs.models import File, Job
-from batchjobs.planner import ShardCutter
 from batchjobs.queue import claims, jobs
 from batchjobs.queue.claims import Claim, PartFacts
 from batchjobs.settings import Settings

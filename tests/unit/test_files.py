@@ -153,11 +153,29 @@ def test_file_that_a_job_reads_is_not_deleted(deployment: Deployment) -> None:
     assert file_ids(deployment) == {file.id}
 
 
+def test_objects_of_jobs_are_removed_when_old_and_the_job_has_ended(
+    deployment: Deployment,
+) -> None:
+    running, ended = create_job(deployment), create_job(deployment)
+    for job_id in (running, ended, "batch_gone"):
+        deployment.store.put(f"jobs/{job_id}/plan-1.jsonl", b"")
+        deployment.store.put(f"jobs/{job_id}/shards/000000/000001-000000.jsonl", b"")
+        deployment.store.put(f"manifests/{job_id}.json", b"")
+    with deployment.database.write() as session:
+        jobs.fail_validation(session, deployment.clock, ended, [])
+    assert remove_orphans(deployment) == 0
+    assert remove_orphans(deployment, older_than_seconds=0) == 5
+    assert list(deployment.store.list("")) == [
+        f"jobs/{running}/plan-1.jsonl",
+        f"jobs/{running}/shards/000000/000001-000000.jsonl",
+        *sorted(f"manifests/{job_id}.json" for job_id in (running, ended)),
+    ]
+
+
 def test_objects_without_a_file_are_removed_when_old(deployment: Deployment) -> None:
     file = add_expiring(deployment, None)
     with create_file(deployment.store) as orphan:
         orphan.write(b"x")
-    deployment.store.put("jobs/part", b"")
     assert remove_orphans(deployment) == 0
     assert file_ids(deployment) == {file.id, orphan.file_id}
     assert remove_orphans(deployment, older_than_seconds=0) == 1

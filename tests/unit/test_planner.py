@@ -1,85 +1,146 @@
 from __future__ import annotations
 
-from collections import defaultdict
+from itertools import groupby
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchjobs.planner import PlannedShard, ShardCutter
+from batchjobs import planner
+from batchjobs.cutter import PlannedShard
+from batchjobs.planner import PlannedLine, Planner, Window, bring_together, digests
+
+LONG = "x" * planner.SHORTEST_OPENING
 
 
-def cut(
-    sizes: list[tuple[str, int]], *, max_lines: int = 100, max_bytes: int = 10_000
-) -> list[PlannedShard]:
-    cutter = ShardCutter(max_lines=max_lines, max_bytes=max_bytes)
-    start = 0
-    for line, (model, size) in enumerate(sizes, start=1):
-        cutter.add(model, line=line, start=start, end=start + size)
-        start += size
-    return cutter.finish()
+def line(number: int, opening: str, model: str = "m") -> PlannedLine:
+    """A line of 100 bytes, 90 of them JSON."""
+    return PlannedLine(
+        model=model,
+        line=number,
+        start=100 * (number - 1),
+        end=100 * number,
+        size=90,
+        opening=digests(opening),
+    )
 
 
-def shape(shards: list[PlannedShard]) -> list[tuple[int, int, int]]:
-    return [(shard.first_line, shard.line_count, shard.byte_end) for shard in shards]
+def plan(
+    openings: list[str], *, models: str = "", max_lines: int = 100
+) -> tuple[list[Window], list[PlannedShard]]:
+    planned = Planner(max_lines=max_lines, max_bytes=1 << 20)
+    windows = []
+    for number, opening in enumerate(openings, 1):
+        model = models[number - 1] if models else "m"
+        windows.append(planned.add(line(number, opening, model)))
+    last, shards = planned.finish()
+    return [window for window in (*windows, last) if window is not None], shards
 
 
-def test_no_lines_give_no_shards() -> None:
-    assert cut([]) == []
+def numbers(lines: list[PlannedLine] | tuple[PlannedLine, ...]) -> list[int]:
+    return [one.line for one in lines]
 
 
-def test_a_shard_closes_at_its_line_limit() -> None:
-    assert shape(cut([("m", 10)] * 5, max_lines=2)) == [(1, 2, 20), (3, 2, 40), (5, 1, 50)]
-
-
-def test_a_shard_closes_before_the_line_that_makes_it_too_large() -> None:
-    assert shape(cut([("m", 40)] * 3, max_bytes=100)) == [(1, 2, 80), (3, 1, 120)]
-
-
-def test_a_line_larger_than_a_shard_has_its_own() -> None:
-    lines = [("m", 10), ("m", 500), ("m", 10)]
-    assert shape(cut(lines, max_bytes=100)) == [(1, 1, 10), (2, 1, 510), (3, 1, 520)]
-
-
-def test_models_have_their_own_shards_numbered_by_first_line() -> None:
-    shards = cut([("a", 10), ("b", 10), ("a", 10), ("b", 10)])
-    assert shards == [
-        PlannedShard(number=0, model="a", first_line=1, line_count=2, byte_start=0, byte_end=30),
-        PlannedShard(number=1, model="b", first_line=2, line_count=2, byte_start=10, byte_end=40),
+def test_digests_tell_how_long_two_texts_begin_alike() -> None:
+    common = "c" * 1000
+    first, second = digests(common + "a" * 3000), digests(common + "b" * 3000)
+    # 256 and 512 characters are common, 1024 and more are not.
+    assert [mine == other for mine, other in zip(first, second, strict=True)] == [
+        True,
+        True,
+        False,
+        False,
     ]
 
 
-def test_gaps_between_lines_are_kept_out_of_the_size() -> None:
-    cutter = ShardCutter(max_lines=10, max_bytes=20)
-    cutter.add("m", line=1, start=0, end=10)
-    cutter.add("m", line=9, start=1000, end=1010)
-    (shard,) = cutter.finish()
-    assert (shard.line_count, shard.byte_end) == (2, 1010)
+def test_short_texts_have_no_digests() -> None:
+    assert digests(LONG[:-1]) == ()
+    assert len(digests(LONG)) == 1
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 60))),
-    st.integers(1, 5),
-    st.integers(1, 100),
-)
-def test_every_line_is_in_one_shard_of_its_model(
-    sizes: list[tuple[str, int]], max_lines: int, max_bytes: int
-) -> None:
-    shards = cut(sizes, max_lines=max_lines, max_bytes=max_bytes)
-    assert [shard.number for shard in shards] == list(range(len(shards)))
-    assert [shard.first_line for shard in shards] == sorted(shard.first_line for shard in shards)
-    starts = [sum(size for _, size in sizes[:index]) for index in range(len(sizes) + 1)]
-    covered: dict[int, int] = defaultdict(int)
-    for shard in shards:
-        lines = [
-            index
-            for index, (model, _) in enumerate(sizes)
-            if model == shard.model and shard.byte_start <= starts[index] < shard.byte_end
-        ]
-        size = sum(sizes[index][1] for index in lines)
-        assert len(lines) == shard.line_count <= max_lines
-        assert size <= max_bytes or len(lines) == 1
-        assert lines[0] + 1 == shard.first_line
-        assert starts[lines[-1] + 1] == shard.byte_end
-        for index in lines:
-            covered[index] += 1
-    assert covered == dict.fromkeys(range(len(sizes)), 1)
+def test_very_long_texts_are_read_up_to_a_limit() -> None:
+    assert digests("a" * 10_000_000) == digests("a" * planner.LONGEST_OPENING)
+
+
+def test_lone_surrogates_do_no_harm() -> None:
+    assert len(digests("\ud800" * 300)) == 1
+
+
+def test_lines_follow_those_that_begin_like_them() -> None:
+    a, b = "a" * 300, "b" * 300
+    lines = [line(n, text) for n, text in enumerate([a, "", b, a, "", b, a], 1)]
+    assert numbers(bring_together(lines)) == [1, 4, 7, 2, 3, 6, 5]
+
+
+def test_longer_common_starts_are_closer() -> None:
+    system = "s" * 600
+    few_shot = [system + letter * 1000 for letter in "pq"]
+    lines = [
+        line(n, text)
+        for n, text in enumerate(
+            [few_shot[0], few_shot[1], system, "", few_shot[1], few_shot[0]], 1
+        )
+    ]
+    assert numbers(bring_together(lines)) == [1, 6, 2, 5, 3, 4]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("de")), max_size=30))
+def test_every_group_is_together_and_no_line_is_lost(letters: list[tuple[str, str]]) -> None:
+    openings = [system * 300 + shot * 800 for system, shot in letters]
+    lines = [line(n, text) for n, text in enumerate(openings, 1)]
+    together = bring_together(lines)
+    assert sorted(numbers(together)) == numbers(lines)
+    for depth in (1, 3):
+        runs = [key for key, _ in groupby(one.opening[:depth] for one in together)]
+        assert len(runs) == len(set(runs))
+
+
+def test_lines_that_share_nothing_stay_in_the_input() -> None:
+    windows, shards = plan(["", LONG, "", "short"])
+    assert windows == []
+    assert [(shard.byte_start, shard.byte_end, shard.is_planned) for shard in shards] == [
+        (0, 400, False)
+    ]
+
+
+def test_lines_that_lie_together_already_stay_in_the_input() -> None:
+    windows, shards = plan(["a" * 300] * 3 + ["b" * 300] * 3, max_lines=2)
+    assert windows == []
+    assert [shard.first_line for shard in shards] == [1, 3, 5]
+
+
+def test_moved_lines_are_cut_where_they_will_lie() -> None:
+    a, b = "a" * 300, "b" * 300
+    (window,), shards = plan([a, b, a, b], max_lines=2)
+    assert (window.start, window.end, numbers(window.lines)) == (0, 400, [1, 3, 2, 4])
+    size = len(b"1\t") + 90 + 1
+    assert [
+        (shard.first_line, shard.last_line, shard.byte_start, shard.byte_end, shard.is_planned)
+        for shard in shards
+    ] == [(1, 3, 0, 2 * size, True), (2, 4, 2 * size, 4 * size, True)]
+
+
+def test_only_the_model_that_gains_is_moved() -> None:
+    a, b = "a" * 300, "b" * 300
+    (window,), shards = plan([a, "", b, "", a], models="mnmnm")
+    assert numbers(window.lines) == [1, 5, 3]
+    assert [(shard.model, shard.is_planned) for shard in shards] == [("m", True), ("n", False)]
+
+
+def test_windows_bound_what_is_brought_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "WINDOW_LINES", 4)
+    a, b = "a" * 300, "b" * 300
+    windows, shards = plan([a, b, a, b, a, a, b, b, b, a, b, a])
+    assert [numbers(window.lines) for window in windows] == [[1, 3, 2, 4], [9, 11, 10, 12]]
+    assert [(shard.first_line, shard.last_line, shard.is_planned) for shard in shards] == [
+        (1, 4, True),
+        (5, 8, False),
+        (9, 12, True),
+    ]
+
+
+def test_windows_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "WINDOW_BYTES", 350)
+    a, b = "a" * 300, "b" * 300
+    windows, _ = plan([a, b, a, b, a, b])
+    assert [numbers(window.lines) for window in windows] == [[1, 3, 2], [4, 6, 5]]

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.dialects import postgresql
@@ -73,9 +74,9 @@ def release_owner(deployment: Deployment, owner: str) -> int:
         return claims.release_owner(session, owner)
 
 
-def open_models(deployment: Deployment, job_id: str | None = None) -> list[str]:
+def next_model(deployment: Deployment, **wanted: Any) -> str | None:
     with deployment.database.read() as session:
-        return claims.open_models(session, job_id)
+        return claims.next_model(session, **wanted)
 
 
 def claimed_numbers(deployment: Deployment, models: Collection[str] | None = None) -> list[int]:
@@ -142,7 +143,7 @@ def test_shards_of_an_ending_job_are_not_claimed(deployment: Deployment, end: st
             clock_of(deployment).advance(timedelta(hours=24))
             jobs.expire_due(session, deployment.clock)
     assert claim(deployment) is None
-    assert open_models(deployment) == []
+    assert next_model(deployment) is None
 
 
 def test_postgres_claim_skips_rows_that_others_hold() -> None:
@@ -345,13 +346,53 @@ def test_dead_owner_loses_only_its_own_shards(deployment: Deployment) -> None:
         assert claims.owners(session) == {"alive"}
 
 
-def test_open_models_are_those_of_queued_shards_most_urgent_first(deployment: Deployment) -> None:
+def test_next_model_is_that_of_the_shard_that_would_be_claimed(deployment: Deployment) -> None:
     later = start_job(deployment, lines("ab", model="x"), completion_window="7d")
     sooner = start_job(deployment, [*lines("ab", model="y"), *lines("cd", model="z")])
-    assert open_models(deployment) == ["y", "z", "x"]
-    assert open_models(deployment, later) == ["x"]
+    assert next_model(deployment) == "y"
+    assert next_model(deployment, models=["x", "z"]) == "z"
+    assert next_model(deployment, job_id=later) == "x"
     must_claim(deployment, models=["y"])
-    assert open_models(deployment, sooner) == ["z"]
+    assert next_model(deployment, job_id=sooner) == "z"
+
+
+def test_first_shard_of_each_job_and_model_comes_before_the_second_of_any(
+    deployment: Deployment,
+) -> None:
+    long = start_job(deployment, lines("abcdef"))
+    two_models = [*lines("gh", model="x"), *lines("ijkl", model="y")]
+    mixed = start_job(deployment, two_models, completion_window="7d")
+    order = [must_claim(deployment) for _ in range(6)]
+    assert [(held.job_id, held.number) for held in order] == [
+        (long, 0),
+        (mixed, 0),
+        (mixed, 1),
+        (long, 1),
+        (long, 2),
+        (mixed, 2),
+    ]
+
+
+def test_rescued_first_shard_has_no_second_lead(deployment: Deployment) -> None:
+    urgent = start_job(deployment, lines("abcd"))
+    other = start_job(deployment, lines("abcd"), completion_window="7d")
+    first = [must_claim(deployment) for _ in range(2)]
+    with deployment.database.write() as session:
+        for held in first:
+            claims.release(session, held)
+    order = [must_claim(deployment) for _ in range(4)]
+    assert [held.job_id for held in order] == [urgent, urgent, other, other]
+
+
+def test_priority_orders_jobs_whose_windows_close_in_the_same_hour(deployment: Deployment) -> None:
+    clock_of(deployment).advance(timedelta(minutes=55, seconds=55))  # to the full hour
+    plain = start_job(deployment, lines("abcd"))
+    clock_of(deployment).advance(timedelta(minutes=59))
+    high = start_job(deployment, lines("abcd"), priority=5)
+    clock_of(deployment).advance(timedelta(minutes=1))
+    next_hour = start_job(deployment, lines("abcd"), priority=9)
+    leads, rest = ([must_claim(deployment).job_id for _ in range(3)] for _ in range(2))
+    assert leads == rest == [high, plain, next_hour]
 
 
 def test_live_shards_are_those_somebody_holds(deployment: Deployment) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
+from batchjobs.cutter import PlannedShard
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints.base import LineProblem
 from batchjobs.errors import ConflictError, IntegrityError, InvalidRequestError, NotFoundError
 from batchjobs.intake import FoundProblem
 from batchjobs.models import Job, Shard
-from batchjobs.planner import PlannedShard
 from batchjobs.queue import claims, jobs
 from batchjobs.queue.jobs import Tally
 from batchjobs.states import JOB_NEXT, TERMINAL, JobState, ShardState
@@ -53,6 +53,7 @@ def shard(number: int, *, lines: int = 2, model: str = "tiny") -> PlannedShard:
         number=number,
         model=model,
         first_line=number * lines + 1,
+        last_line=number * lines + lines,
         line_count=lines,
         byte_start=number * 100,
         byte_end=number * 100 + 100,
