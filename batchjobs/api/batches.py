@@ -39,6 +39,9 @@ MAX_WAIT_SECONDS = 60
 MAX_ID_CHARS = 64
 MAX_KEY_CHARS = 255
 
+_FIRST_PAUSE_SECONDS = 0.05
+"""Between two looks of a request that waits: a short job's end is told soon, and many requests
+that wait for long ones ask little."""
 _REQUIRED = ("input_file_id", "endpoint", "completion_window")
 _EXPIRY = "output_expires_after"
 _KNOWN = frozenset({*_REQUIRED, _EXPIRY, "metadata"})
@@ -90,6 +93,7 @@ async def retrieve(deployment: Service, request: Request, batch_id: str) -> Resp
     known = request.headers.get("if-none-match")
     closing: threading.Event = request.app.state.closing
     until = time.monotonic() + wait
+    pause = _FIRST_PAUSE_SECONDS
     while True:
         batch = await run_in_threadpool(_load, deployment, batch_id)
         answer = versioned_answer(batch, known)
@@ -97,7 +101,8 @@ async def retrieve(deployment: Service, request: Request, batch_id: str) -> Resp
         left = 0 if closing.is_set() else until - time.monotonic()
         if is_news or left <= 0 or await request.is_disconnected():
             return answer
-        await anyio.sleep(min(left, deployment.settings.poll_seconds))
+        await anyio.sleep(min(left, pause))
+        pause = min(2 * pause, deployment.settings.poll_seconds)
 
 
 @router.post("/{batch_id}/cancel")

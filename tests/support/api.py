@@ -48,13 +48,18 @@ def create(client: TestClient, input_file_id: str, **fields: Any) -> dict[str, A
     return batch
 
 
+def environment_of(home: Path, settings: Mapping[str, Any]) -> dict[str, str]:
+    """This process's, with these settings for a process of ours."""
+    named = {f"BATCHJOBS_{name.upper()}": str(value) for name, value in settings.items()}
+    return os.environ | {"BATCHJOBS_HOME": str(home)} | named
+
+
 @contextmanager
 def running_server(home: Path, arguments: Sequence[str] = (), **settings: Any) -> Iterator[Server]:
     """`batchjobs serve` in a process of its own, stopped well at the end unless it was killed."""
-    environment = {f"BATCHJOBS_{name.upper()}": str(value) for name, value in settings.items()}
     process = subprocess.Popen(
         [sys.executable, "-m", "batchjobs", "serve", "--port", "0", *arguments],
-        env=os.environ | {"BATCHJOBS_HOME": str(home)} | environment,
+        env=environment_of(home, settings),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

