@@ -112,6 +112,17 @@ class Database:
                         raise
                 time.sleep(pause)
 
+    @contextmanager
+    def alone(self, name: str) -> Iterator[bool]:
+        """Whether no other process or thread is in this context of this name. It saves work, and
+        decides nothing: a lost connection lets another in. Raises DatabaseError."""
+        if self.is_embedded:
+            with sqlite.alone(self.place, name) as is_alone:
+                yield is_alone
+            return
+        with self._explained(), postgresql.alone(self._engine, name) as is_alone:
+            yield is_alone
+
     def ping(self) -> None:
         """Ask once, and do not wait for a server that is away. Raises DatabaseError."""
         with self._explained(), self._readers.connect() as connection:

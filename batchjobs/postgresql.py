@@ -6,6 +6,8 @@ URL may change (`?options=-c%20statement_timeout%3D5min`, `?connect_timeout=3`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine
@@ -71,6 +73,21 @@ def hold_lock(connection: Connection, name: str) -> None:
     )
 
 
+@contextmanager
+def alone(engine: Engine, name: str) -> Iterator[bool]:
+    """Whether nobody else is in this context of this name; ends with its connection too."""
+    key = (f"batchjobs.{name}",)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        locked = connection.exec_driver_sql(
+            "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", key
+        ).scalar_one()
+        try:
+            yield bool(locked)
+        finally:
+            if locked:
+                _unlock(connection, key)
+
+
 def was_undone(failed: DBAPIError) -> bool:
     """The server has rolled the transaction back, and it may be tried again."""
     return _sqlstate(failed) in _UNDONE
@@ -86,6 +103,13 @@ def was_lost(failed: DBAPIError) -> bool:
 
 def lacks_privilege(failed: DBAPIError) -> bool:
     return _sqlstate(failed) == _NO_PRIVILEGE
+
+
+def _unlock(connection: Connection, key: tuple[str]) -> None:
+    try:
+        connection.exec_driver_sql("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", key)
+    except DBAPIError:
+        connection.invalidate()  # the lock goes with it
 
 
 def _sqlstate(failed: DBAPIError) -> str | None:

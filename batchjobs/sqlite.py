@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 BUSY_TIMEOUT_MS = 30_000
@@ -43,3 +47,19 @@ def _begin(connection: Connection) -> None:
     read_only = connection.get_execution_options().get("read_only", False)
     connection.exec_driver_sql(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def alone(path: str, name: str) -> Iterator[bool]:
+    """Whether nobody else is in this context of this name; the kernel ends it with the process."""
+    lock = FileLock(f"{path}.{name}.lock", timeout=0, mode=0o600)
+    try:
+        lock.acquire()
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()

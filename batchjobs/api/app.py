@@ -10,8 +10,8 @@ from fastapi import FastAPI
 
 from batchjobs import __version__
 from batchjobs.api import batches, failures, files, health, metrics, models
-from batchjobs.api.caretaker import Caretaker
 from batchjobs.api.request_ids import RequestIds
+from batchjobs.caretaker import Caretaker
 from batchjobs.deployment import Deployment
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from starlette.datastructures import QueryParams
 
-from batchjobs.api.caretaker import Caretaker
+from batchjobs.caretaker import Caretaker
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints.fields import not_among, read_integer
 from batchjobs.errors import InvalidRequestError, TooLargeError

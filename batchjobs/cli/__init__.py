@@ -6,6 +6,7 @@ from __future__ import annotations
 import click
 
 from batchjobs import __version__
+from batchjobs.cli.beat import beat
 from batchjobs.cli.cancel import cancel
 from batchjobs.cli.command import Root
 from batchjobs.cli.db import db
@@ -44,6 +45,7 @@ for command in (
     models,
     db,
     serve,
+    beat,
     up,
     doctor,
 ):

@@ -16,7 +16,7 @@ def cancel(job: str, as_json: bool) -> None:
     from batchjobs.cli.render import line_counts, print_json
     from batchjobs.cli.view import view_job
     from batchjobs.queue import jobs
-    from batchjobs.worker.runner import tend
+    from batchjobs.worker.tending import tend
 
     with open_deployment() as deployment:
         with deployment.database.write() as session:

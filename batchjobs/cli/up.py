@@ -23,15 +23,15 @@ END_SECONDS = 30
 @click.command(cls=Command, example="batchjobs up --port 8000")
 @listening_options
 def up(host: str, port: int, insecure_open: bool) -> Exit:
-    """Run everything on this machine: the HTTP API and a worker.
+    """Run it all on this machine: API, worker and scheduler.
 
-    Each is a process of its own, as `batchjobs serve` and `batchjobs worker`. The API's URL is
-    printed when it listens. Ctrl-C or SIGTERM ends both, and so does the end of either.
+    Each is a process of its own, as `batchjobs serve`, `worker` and `beat`. The API's URL is
+    printed when it listens. Ctrl-C or SIGTERM ends all, and so does the end of any.
     """
     options = ["--host", host, "--port", str(port)]
     if insecure_open:
         options.append("--insecure-open")
-    return run_together([["serve", *options], ["worker"]])
+    return run_together([["serve", *options], ["worker"], ["beat"]])
 
 
 def run_together(commands: Sequence[Sequence[str]]) -> Exit:

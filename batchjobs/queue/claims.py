@@ -259,6 +259,12 @@ def next_model(
     return session.scalar(urgent.limit(1))
 
 
+def waiting_models(session: Session) -> list[str]:
+    """The models that shards can be claimed of."""
+    models = _claimable().with_only_columns(Shard.model).order_by(None).distinct()
+    return list(session.scalars(models))
+
+
 def live_shards(session: Session, job_id: str) -> int:
     """How many shards of the job some worker holds."""
     return (

@@ -205,7 +205,7 @@ def expire_due(session: Session, clock: Clock) -> list[str]:
 
 
 def settle(session: Session, clock: Clock, job_id: str) -> JobState | None:
-    """The state of a job that `finalize` can take now; None while lines of it may still come.
+    """The state of a job that is to be validated or can be finalized now; else None.
 
     Moves a job whose shards are all done to finalizing. A cancelled or expired job waits for the
     shards that still run; `finalize` does not, and takes them away from their workers.
@@ -219,6 +219,8 @@ def settle(session: Session, clock: Clock, job_id: str) -> JobState | None:
         values={"ending": JobState.COMPLETED},
     )
     job = get(session, job_id)
+    if job.status == JobState.VALIDATING:
+        return job.status
     if job.status not in (JobState.FINALIZING, JobState.CANCELLING):
         return None
     running = select(Shard.id).where(Shard.job_id == job_id, Shard.state == ShardState.RUNNING)

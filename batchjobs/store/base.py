@@ -43,3 +43,6 @@ class ObjectStore(Protocol):
 
     def locate(self, key: str) -> str:
         """Where a person finds the object: a path or a URL without secrets."""
+
+    def sweep(self) -> None:
+        """Remove what writers that died have left long ago. Raises StoreError."""

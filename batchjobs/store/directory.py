@@ -35,7 +35,7 @@ class DirectoryStore:
         for directory in (self._objects, self._temporary):
             with _translated("create", directory):
                 directory.mkdir(parents=True, exist_ok=True)
-        self._sweep()
+        self.sweep()
 
     def put(self, key: str, data: bytes) -> None:
         with self.create(key) as writer:
@@ -96,6 +96,12 @@ class DirectoryStore:
     def locate(self, key: str) -> str:
         return str(self._path(key))
 
+    def sweep(self) -> None:
+        for path in self._temporary.iterdir():
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - STALE_SECONDS:
+                    path.unlink()
+
     def _path(self, key: str) -> Path:
         return self._objects / check_key(key)
 
@@ -110,12 +116,6 @@ class DirectoryStore:
                     if attempt == LINK_ATTEMPTS:
                         raise
             _sync_directory(target.parent)
-
-    def _sweep(self) -> None:
-        for path in self._temporary.iterdir():
-            with suppress(FileNotFoundError):
-                if path.stat().st_mtime < time.time() - STALE_SECONDS:
-                    path.unlink()
 
 
 class _Writer:

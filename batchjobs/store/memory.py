@@ -65,3 +65,6 @@ class MemoryStore:
             return self._objects[check_key(key)]
         except KeyError:
             raise ObjectMissingError(f"No object {key} in the store.") from None
+
+    def sweep(self) -> None:
+        pass  # writers die with the store

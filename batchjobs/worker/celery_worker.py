@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Collection
 from typing import Any
 
 from celery import Celery, signals
+from celery.exceptions import SecurityWarning
 from celery.worker import state
 
 from batchjobs.celery_bell import TASK, queue_name
@@ -38,6 +40,8 @@ def run_worker(
     def shutting_down(**_: Any) -> None:
         stop.ask()
 
+    # Its reason is messages that run code; ours are JSON and name nothing.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     app.task(name=TASK)(look)
     signals.worker_shutting_down.connect(shutting_down)
     # Until Celery listens to signals, `stop` does.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from types import TracebackType
 from typing import Self
 
 from batchjobs.deployment import Deployment
-from batchjobs.finalize import finalize
-from batchjobs.queue import jobs
+from batchjobs.worker.tending import advance
 
 
 class Publisher:
@@ -24,7 +22,7 @@ class Publisher:
 
     def settle(self, job_id: str) -> None:
         """Publish the job if nothing of it is left to run."""
-        self._settling.append(self._pool.submit(self._settle, job_id))
+        self._settling.append(self._pool.submit(advance, self._deployment, job_id))
 
     def raise_failures(self) -> None:
         """What has gone wrong so far. Raises IntegrityError, StoreError, DatabaseError."""
@@ -45,10 +43,3 @@ class Publisher:
         self._pool.shutdown(wait=True, cancel_futures=error is not None)
         if error is None:
             self.raise_failures()
-
-    def _settle(self, job_id: str) -> None:
-        state = self._deployment.database.transact(
-            partial(jobs.settle, clock=self._deployment.clock, job_id=job_id)
-        )
-        if state is not None:
-            finalize(self._deployment, job_id)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Callable, Collection
 from typing import NoReturn
-
-from sqlalchemy.orm import Session
 
 from batchjobs import catalogue
 from batchjobs.deployment import Deployment
-from batchjobs.finalize import finalize
-from batchjobs.intake import validate
 from batchjobs.models import Model
-from batchjobs.queue import claims, jobs
+from batchjobs.queue import claims
 from batchjobs.worker.engines import EngineSource
 from batchjobs.worker.model_session import ModelSession
-from batchjobs.worker.presence import present, release_dead
+from batchjobs.worker.presence import present
 from batchjobs.worker.progress import ModelReport, Progress, RunReport
 from batchjobs.worker.stop import StopSignal
+from batchjobs.worker.tending import tend
 
 
 def run_jobs(
@@ -62,43 +58,6 @@ def run_jobs(
             )
             reports.append(session.run())
     return RunReport(models=tuple(reports))
-
-
-def tend(deployment: Deployment, job_id: str | None = None) -> None:
-    """Do what needs no model: take over from the dead, validate, expire, finalize.
-
-    Raises NotFoundError for an unknown job.
-    """
-    unsettled = take_stock(deployment)
-    for each in unsettled if job_id is None else [job_id]:
-        advance(deployment, each)
-
-
-def take_stock(deployment: Deployment) -> Sequence[str]:
-    """Take over from the dead, end what is overdue. The jobs to `advance`, most urgent first."""
-
-    def take_over(session: Session) -> Sequence[str]:
-        if deployment.database.is_embedded:
-            release_dead(session, deployment.settings.workers_dir)
-        claims.rescue(session, deployment.clock)
-        jobs.expire_due(session, deployment.clock)
-        return jobs.unsettled(session)
-
-    return deployment.database.transact(take_over)
-
-
-def advance(deployment: Deployment, job_id: str) -> None:
-    """Validate or finalize one job, if that is what it waits for.
-
-    Raises NotFoundError for an unknown job.
-    """
-    state = deployment.database.transact(
-        partial(jobs.settle, clock=deployment.clock, job_id=job_id)
-    )
-    if state is not None:
-        finalize(deployment, job_id)
-    else:
-        validate(deployment, job_id)
 
 
 def work_on(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from batchjobs.db import Database, hold_lock, open_engine
 from batchjobs.errors import DatabaseError
 from batchjobs.models import Base
 from tests.support.servers.postgres import KINDS
+
+WAIT_SECONDS = 30
 
 
 @pytest.fixture(params=KINDS)
@@ -135,6 +138,43 @@ def test_holders_of_a_lock_lose_no_update(database: Database) -> None:
         thread.join()
     assert failures == []
     assert value(database) == threads * rounds
+
+
+HOLDER = """
+import sys
+from batchjobs.db import Database
+
+with Database.open(sys.argv[1]).alone("a-job") as is_alone:
+    print(is_alone, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_at_a_time_is_alone_under_a_name(database: Database) -> None:
+    with database.alone("one") as first, database.alone("other") as other:
+        assert (first, other) == (True, True)
+        with database.alone("one") as second:
+            assert not second
+    with database.alone("one") as again:
+        assert again
+
+
+def test_killed_process_is_alone_no_longer(database: Database, empty_url: str) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, empty_url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"True\n"
+    with database.alone("a-job") as is_alone:
+        assert not is_alone
+    holder.kill()
+    holder.communicate()
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        with database.alone("a-job") as is_alone:
+            if is_alone:
+                return
+        assert time.monotonic() < deadline
 
 
 def test_broken_reference_is_refused(database: Database) -> None:

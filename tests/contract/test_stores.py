@@ -206,3 +206,11 @@ def test_list_refuses_a_prefix_that_could_leave_the_store(store: ObjectStore, pr
 
 def test_locate_names_the_object(store: ObjectStore) -> None:
     assert "files/a.jsonl" in store.locate("files/a.jsonl")
+
+
+def test_sweep_leaves_what_is_whole_or_young(store: ObjectStore) -> None:
+    store.put("a", b"1")
+    with store.create("b") as writer:
+        writer.write(b"2")
+        store.sweep()
+    assert list(store.list("")) == ["a", "b"]

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from batchjobs.api.app import create_app
 from batchjobs.deployment import Deployment
 from batchjobs.finalize import finalize
-from batchjobs.worker.runner import tend
+from batchjobs.worker.tending import tend
 from tests.support.api import create, lines, upload
 from tests.support.engines import add_models
 from tests.support.jobs import MODEL, clock_of, complete_all, open_deployment

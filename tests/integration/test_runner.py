@@ -17,8 +17,9 @@ from batchjobs.queue import claims, jobs
 from batchjobs.states import JobState
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.progress import Progress, RunReport
-from batchjobs.worker.runner import run_jobs, tend
+from batchjobs.worker.runner import run_jobs
 from batchjobs.worker.stop import StopSignal
+from batchjobs.worker.tending import tend
 from executor.fake import ByteTokenizer
 from executor.settings import Limits
 from tests.support.engines import FakeEngines, add_models

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from batchjobs.files import add_file, get_file
 from batchjobs.states import JobState
-from batchjobs.worker.runner import run_jobs, tend
+from batchjobs.worker.runner import run_jobs
 from batchjobs.worker.stop import StopSignal
+from batchjobs.worker.tending import tend
 from tests.support.engines import FakeEngines, add_models
 from tests.support.jobs import (
     MODEL,

@@ -23,7 +23,7 @@ from batchjobs.files import (
 )
 from batchjobs.models import File
 from batchjobs.queue import jobs
-from batchjobs.worker.runner import tend
+from batchjobs.worker.tending import tend
 from tests.support.jobs import START, clock_of, create_job, open_deployment
 
 
@@ -180,4 +180,3 @@ def test_objects_without_a_file_are_removed_when_old(deployment: Deployment) -> 
     assert file_ids(deployment) == {file.id, orphan.file_id}
     assert remove_orphans(deployment, older_than_seconds=0) == 1
     assert file_ids(deployment) == {file.id}
-    assert list(deployment.store.list("jobs/")) == ["jobs/part"]

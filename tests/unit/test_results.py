@@ -13,7 +13,7 @@ from batchjobs.files import add_file, delete_file
 from batchjobs.finalize import finalize
 from batchjobs.queue import jobs
 from batchjobs.results import ResultsSoFar, results_so_far
-from batchjobs.worker.runner import tend
+from batchjobs.worker.tending import tend
 from tests.support.engines import add_models
 from tests.support.jobs import (
     MODEL,

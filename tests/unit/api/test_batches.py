@@ -12,7 +12,7 @@ from batchjobs.deployment import Deployment
 from batchjobs.finalize import finalize
 from batchjobs.models import File
 from batchjobs.queue import jobs
-from batchjobs.worker.runner import tend
+from batchjobs.worker.tending import tend
 from tests.support.api import create, jsonl, lines, upload
 from tests.support.jobs import (
     ENDPOINT,

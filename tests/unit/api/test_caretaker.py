@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from batchjobs.api.app import create_app
-from batchjobs.api.caretaker import Caretaker
+from batchjobs.caretaker import Caretaker
 from batchjobs.deployment import Deployment
 from batchjobs.states import JobState
 from tests.support.api import create, lines, upload
@@ -94,7 +95,7 @@ def test_failure_of_any_kind_does_not_end_the_caretaker(
         looked.set()
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("batchjobs.api.caretaker.take_stock", fail)
+    monkeypatch.setattr("batchjobs.caretaker.take_stock", fail)
     caretaker = Caretaker(deployment)
     with caplog.at_level(logging.ERROR), caretaker.running():
         assert looked.wait(WAIT_SECONDS)
@@ -111,3 +112,27 @@ def test_expired_files_are_removed(deployment: Deployment) -> None:
     clock_of(deployment).advance(timedelta(hours=1))
     Caretaker(deployment).look()
     assert [file["id"] for file in client.get("/v1/files").json()["data"]] == [kept]
+
+
+def test_workers_are_told_again_of_what_waits(deployment: Deployment) -> None:
+    rung: list[list[str]] = []
+
+    class Listening:
+        def ring(self, models: Collection[str]) -> None:
+            rung.append(sorted(models))
+
+    start_job(deployment, [request_line("a"), request_line("b", model="other")])
+    caretaker = Caretaker(replace(deployment, bell=Listening()))
+    caretaker.look()
+    caretaker.look()
+    assert rung == [["other", "tiny"]]
+
+
+def test_what_one_caretaker_is_at_another_leaves_alone(deployment: Deployment) -> None:
+    job_id = create_job(deployment)
+    with deployment.database.alone(job_id) as is_alone:
+        assert is_alone
+        Caretaker(deployment).look()
+        assert load_job(deployment, job_id).status == JobState.VALIDATING
+    Caretaker(deployment).look()
+    assert load_job(deployment, job_id).status == JobState.FAILED

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from batchjobs.deployment import Deployment
 from batchjobs.finalize import finalize
-from batchjobs.worker.runner import tend
+from batchjobs.worker.tending import tend
 from tests.support.api import create, jsonl, lines, upload
 from tests.support.jobs import START, clock_of, complete_all, request_line
 

@@ -290,7 +290,8 @@ def test_job_settles_when_its_last_shard_is_done(deployment: Deployment) -> None
 def test_validating_job_does_not_settle(deployment: Deployment) -> None:
     """It has no shard that is not done, but it has no shard at all yet."""
     job_id = create_job(deployment)
-    assert settle(deployment, job_id) is None
+    assert settle(deployment, job_id) is JobState.VALIDATING
+    assert load_job(deployment, job_id).status == JobState.VALIDATING
     assert load_job(deployment, job_id).status is JobState.VALIDATING
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from batchjobs.deployment import Deployment
 from batchjobs.queue import claims
 from batchjobs.worker.presence import is_alive, present
-from batchjobs.worker.runner import tend
+from batchjobs.worker.tending import tend
 from tests.support.jobs import (
     LEASE_SECONDS,
     clock_of,

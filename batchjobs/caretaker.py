@@ -1,7 +1,8 @@
-"""The thread that does for a server what a worker does between shards: validate new jobs, publish
-ended ones, take over from the dead; and that removes files whose time is up.
+"""The thread that looks after a deployment beside its workers: validates new jobs, publishes ended
+ones, takes over from the dead, rings bells that were lost, removes what nobody needs any more.
 
-It holds nothing that a crash could lose: any worker, or the next server, goes on where it was.
+Every server has one, and `batchjobs beat` is one by itself; what one is at, the others leave alone.
+It holds nothing that a crash could lose: any worker, or the next caretaker, goes on where it was.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from contextlib import contextmanager
 from batchjobs.deployment import Deployment
 from batchjobs.errors import BatchJobsError
 from batchjobs.files import remove_expired, remove_orphans
-from batchjobs.worker.runner import advance, take_stock
+from batchjobs.queue import claims
+from batchjobs.worker.tending import advance, take_stock
 
 RETRY_SECONDS = 30
 """How long work that failed is left alone."""
 EXPIRED_EVERY_SECONDS = 60
-ORPHANS_EVERY_SECONDS = 3600
+SWEEP_EVERY_SECONDS = 3600
+RING_EVERY_SECONDS = 30
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +59,10 @@ class Caretaker:
 
     def look(self) -> None:
         """Do what there is to do, each thing by itself: one that fails does not stop another."""
-        self._attempt("the files whose time is up", self._remove_expired)
-        self._attempt("the objects without a file", self._remove_orphans)
+        self._attempt("the files whose time is up", self._remove_expired, EXPIRED_EVERY_SECONDS)
+        self._attempt("what crashes have left", self._sweep, SWEEP_EVERY_SECONDS)
         self._attempt("the queue", self._advance_all)
+        self._attempt("lost bells", self._ring_for_waiting, RING_EVERY_SECONDS)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -74,24 +78,26 @@ class Caretaker:
 
     def _remove_expired(self) -> None:
         remove_expired(self._deployment)
-        self._pause("the files whose time is up", EXPIRED_EVERY_SECONDS)
 
-    def _remove_orphans(self) -> None:
+    def _sweep(self) -> None:
+        self._deployment.store.sweep()
         remove_orphans(self._deployment)
-        self._pause("the objects without a file", ORPHANS_EVERY_SECONDS)
 
-    def _attempt(self, what: str, work: Callable[[], None]) -> None:
+    def _ring_for_waiting(self) -> None:
+        """A worker that missed its message, or came after it, is told again."""
+        with self._deployment.database.read() as session:
+            waiting = claims.waiting_models(session)
+        self._deployment.bell.ring(waiting)
+
+    def _attempt(self, what: str, work: Callable[[], None], every_seconds: float = 0) -> None:
         if time.monotonic() < self._not_before.get(what, 0):
             return
-        self._not_before.pop(what, None)
+        self._not_before[what] = time.monotonic() + every_seconds
         try:
             work()
         except BatchJobsError as failed:
-            self._pause(what, RETRY_SECONDS)
+            self._not_before[what] = time.monotonic() + RETRY_SECONDS
             logger.error("Cannot look after %s now: %s", what, failed)
         except Exception:
-            self._pause(what, RETRY_SECONDS)
+            self._not_before[what] = time.monotonic() + RETRY_SECONDS
             logger.exception("Cannot look after %s now", what)
-
-    def _pause(self, what: str, seconds: float) -> None:
-        self._not_before[what] = time.monotonic() + seconds
