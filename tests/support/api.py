@@ -87,3 +87,37 @@ class Server:
         """End it as a power cut would."""
         self.process.kill()
         self.process.wait()
+
+
+@contextmanager
+def service_worker(home: Path, engine: str, **settings: Any) -> Iterator[subprocess.Popen[str]]:
+    """A worker of `tests.support.service_worker`; it is dead when the context ends."""
+    with _process(home, settings, "tests.support.service_worker", engine) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+
+
+@contextmanager
+def beat(home: Path, **settings: Any) -> Iterator[subprocess.Popen[str]]:
+    """`batchjobs beat`; it is dead when the context ends."""
+    with _process(home, settings, "batchjobs", "beat") as process:
+        yield process
+
+
+@contextmanager
+def _process(
+    home: Path, settings: Mapping[str, Any], *module: str
+) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module],
+        env=environment_of(home, settings),
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()

@@ -10,11 +10,10 @@ wheels; `--embedded` on SQLite and a directory.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,34 +25,12 @@ import orjson
 from batchjobs.deployment import Deployment
 from batchjobs.settings import Settings
 from batchjobs.states import TERMINAL
-from tests.support.api import environment_of, running_server
+from tests.support.api import running_server, service_worker
 from tests.support.engines import add_models
 from tests.support.jobs import MODEL, request_line
 from tests.support.servers.stack import service_stack
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-WORKER = """
-from functools import partial
-from tests.support.echo import EchoEngines
-from tests.support.jobs import MODEL
-from batchjobs.celery_bell import celery_app
-from batchjobs.deployment import Deployment
-from batchjobs.settings import Settings
-from batchjobs.worker.celery_worker import run_worker
-from batchjobs.worker.runner import work_on
-from batchjobs.worker.stop import StopSignal
-
-with Deployment.open(Settings.load()) as deployment:
-    stop = StopSignal(grace_seconds=60, forced_exit=9)
-    work = partial(work_on, deployment, engines=EchoEngines(), stop=stop)
-    broker = deployment.settings.broker_url
-    print("ready", flush=True)
-    if broker is None:
-        work()
-    else:
-        app = celery_app(broker.get_secret_value())
-        run_worker(app, models=[MODEL], stop=stop, work=work)
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,25 +82,8 @@ def stack(folder: Path, embedded: bool) -> Iterator[str]:
         with Deployment.open(Settings.load(home=home, **settings)) as deployment:
             add_models(deployment, MODEL)
         server = opened.enter_context(running_server(home, **settings))
-        opened.enter_context(_worker(home, settings))
+        opened.enter_context(service_worker(home, "echo", **settings))
         yield server.url
-
-
-@contextmanager
-def _worker(home: Path, settings: Mapping[str, Any]) -> Iterator[None]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORKER],
-        env=environment_of(home, settings),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def measure(url: str, folder: Path, count: int) -> Measured:
