@@ -89,7 +89,9 @@ def test_a_batch_from_upload_to_results(client: OpenAI, deployment: Deployment) 
     assert batch.error_file_id is not None
     rows = [json.loads(row) for row in client.files.content(batch.output_file_id).text.splitlines()]
     assert [row["custom_id"] for row in rows] == [f"ask-{n}" for n in range(20) if n != 3]
-    assert all(row["response"]["body"]["choices"][0]["message"]["content"] for row in rows)
+    # Made-up answers may be empty.
+    texts = [row["response"]["body"]["choices"][0]["message"]["content"] for row in rows]
+    assert all(isinstance(text, str) for text in texts)
     [failed] = map(json.loads, client.files.content(batch.error_file_id).text.splitlines())
     assert failed["response"]["status_code"] == 400
     assert batch.usage is not None

@@ -49,7 +49,10 @@ def test_commands_are_documented() -> None:
     assert set(cli.commands) <= documented
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/cli.md"])
+@pytest.mark.parametrize(
+    "document",
+    ["README.md", "CONTRIBUTING.md", "docs/cli.md", "docs/deploy.md", "tests/clients/README.md"],
+)
 def test_files_that_a_document_links_to_exist(document: str) -> None:
     path = ROOT / document
     links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text())

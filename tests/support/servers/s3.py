@@ -109,7 +109,7 @@ class SeaweedFS:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._log = directory / "log"
-        self._ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        self._ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         (directory / "data").mkdir()
         (directory / "s3.json").write_text(json.dumps(_identities()))
@@ -195,7 +195,7 @@ def _identities() -> dict[str, Any]:
     return {"identities": [{"name": "tests", "credentials": credentials, "actions": actions}]}
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free, as are those GRPC_OFFSET higher."""
     found: list[int] = []
     for port in range(20_000 + os.getpid() % 10_000, 55_000):
