@@ -1,5 +1,6 @@
 """The thread that does for a server what a worker does between shards: validate new jobs, publish
-ended ones, take over from the dead; and that removes files whose time is up.
+ended ones, take over from the dead; and that removes files whose time is up, and warns of jobs
+that will not end in time.
 
 It holds nothing that a crash could lose: any worker, or the next server, goes on where it was.
 """
@@ -11,10 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from batchjobs.deployment import Deployment
 from batchjobs.errors import BatchJobsError
 from batchjobs.files import remove_expired, remove_orphans
+from batchjobs.forecast import Forecast
+from batchjobs.risks import RiskWatch
 from batchjobs.worker.runner import advance, take_stock
 
 RETRY_SECONDS = 30
@@ -28,8 +32,10 @@ logger = logging.getLogger(__name__)
 class Caretaker:
     """Looks every `poll_seconds`, and at once when `ring` is called."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, forecast: Forecast | None = None) -> None:
         self._deployment = deployment
+        self._forecast = forecast or Forecast(deployment)
+        self._risks = RiskWatch()
         self._bell = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="caretaker", daemon=True)
@@ -59,6 +65,7 @@ class Caretaker:
         self._attempt("the files whose time is up", self._remove_expired)
         self._attempt("the objects without a file", self._remove_orphans)
         self._attempt("the queue", self._advance_all)
+        self._attempt("the deadlines", lambda: self._risks.look(self._forecast.outlooks()))
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -70,7 +77,7 @@ class Caretaker:
         for job_id in take_stock(self._deployment):
             if self._stopping.is_set():
                 return
-            self._attempt(job_id, lambda job_id=job_id: advance(self._deployment, job_id))  # type: ignore[misc]
+            self._attempt(job_id, partial(advance, self._deployment, job_id), job_id=job_id)
 
     def _remove_expired(self) -> None:
         remove_expired(self._deployment)
@@ -80,7 +87,7 @@ class Caretaker:
         remove_orphans(self._deployment)
         self._pause("the objects without a file", ORPHANS_EVERY_SECONDS)
 
-    def _attempt(self, what: str, work: Callable[[], None]) -> None:
+    def _attempt(self, what: str, work: Callable[[], None], **ids: str) -> None:
         if time.monotonic() < self._not_before.get(what, 0):
             return
         self._not_before.pop(what, None)
@@ -88,10 +95,10 @@ class Caretaker:
             work()
         except BatchJobsError as failed:
             self._pause(what, RETRY_SECONDS)
-            logger.error("Cannot look after %s now: %s", what, failed)
+            logger.error("Cannot look after %s now: %s", what, failed, extra=ids)
         except Exception:
             self._pause(what, RETRY_SECONDS)
-            logger.exception("Cannot look after %s now", what)
+            logger.exception("Cannot look after %s now", what, extra=ids)
 
     def _pause(self, what: str, seconds: float) -> None:
         self._not_before[what] = time.monotonic() + seconds

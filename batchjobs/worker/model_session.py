@@ -17,6 +17,7 @@ from batchjobs.finalize import finalize
 from batchjobs.queue import claims, jobs
 from batchjobs.shard_lines import ShardLine, read_shard
 from batchjobs.states import JobState
+from batchjobs.worker import events
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.isolation import condemned, groups, is_dangerous, worker_crashed
 from batchjobs.worker.line_work import LineWork, line_context
@@ -145,6 +146,7 @@ class ModelSession:
                     partial(claims.suspect, claim=claim, lines=(group[0], group[-1]))
                 )
             except LeaseLostError:
+                events.lost(claim)
                 self._forget(shard)
                 return
             self._drive(self._lines_of(shard, group))
@@ -165,6 +167,7 @@ class ModelSession:
             return None
         shard = OpenShard(claim, self._database, self._deployment.store)
         self._open[claim.shard_id] = shard
+        events.claimed(claim)
         return shard
 
     def _prepare(self, shard: OpenShard, line: ShardLine) -> Iterator[Request]:
@@ -211,7 +214,9 @@ class ModelSession:
             shard.checkpoint()
             self._database.transact(lambda session: claims.finish(session, claim))
         except LeaseLostError:
+            events.lost(claim)
             return
+        events.finished(claim)
         self._settle(claim.job_id)
 
     def _settle(self, job_id: str) -> None:
@@ -241,6 +246,7 @@ class ModelSession:
             try:
                 shard.checkpoint()
             except LeaseLostError:
+                events.lost(shard.claim)
                 self._forget(shard)
 
     def _heartbeat(self) -> None:
@@ -251,6 +257,7 @@ class ModelSession:
             )
         )
         for claim in lost:
+            events.lost(claim)
             self._forget(self._open[claim.shard_id])
 
     def _poll(self) -> None:
@@ -280,8 +287,10 @@ class ModelSession:
             try:
                 shard.checkpoint()
             except LeaseLostError:
+                events.lost(shard.claim)
                 continue
             self._database.transact(partial(claims.release, claim=shard.claim))
+            events.given_back(shard.claim)
 
     def _forget(self, shard: OpenShard) -> None:
         """Take the shard's lines out of the engine."""

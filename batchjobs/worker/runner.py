@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
@@ -13,12 +15,17 @@ from batchjobs.deployment import Deployment
 from batchjobs.finalize import finalize
 from batchjobs.intake import validate
 from batchjobs.models import Model
-from batchjobs.queue import claims, jobs
+from batchjobs.obs.logs import log_fields
+from batchjobs.obs.metrics import LEASE_RESCUES
+from batchjobs.queue import claims, jobs, workers
 from batchjobs.worker.engines import EngineSource
 from batchjobs.worker.model_session import ModelSession
 from batchjobs.worker.presence import present, release_dead
 from batchjobs.worker.progress import ModelReport, Progress, RunReport
+from batchjobs.worker.registration import Registration
 from batchjobs.worker.stop import StopSignal
+
+logger = logging.getLogger(__name__)
 
 
 def run_jobs(
@@ -41,18 +48,34 @@ def run_jobs(
         ModelError: a model cannot be loaded; the jobs wait for it.
         NotFoundError: no such job, or its model has left the catalogue.
     """
+    with (
+        Registration(deployment, models=models, job_id=job_id) as me,
+        log_fields(worker=me.id),
+    ):
+        return _run_what_waits(deployment, me, engines, stop, job_id, models, on_progress)
+
+
+def _run_what_waits(
+    deployment: Deployment,
+    me: Registration,
+    engines: EngineSource,
+    stop: StopSignal,
+    job_id: str | None,
+    models: Collection[str] | None,
+    on_progress: Callable[[Progress], None],
+) -> RunReport:
     reports: list[ModelReport] = []
     tend(deployment, job_id)
-    # A worker has a name only while there is work: most looks find none.
+    # A worker's lock is there only while there is work: most looks find none.
     while model := _most_urgent_model(deployment, job_id, models):
         stop.check()
-        loaded = engines.load(model)
-        with present(deployment.settings.workers_dir) as worker:
+        loaded = me.load(engines, model)
+        with present(deployment.settings.workers_dir, me.id):
             session = ModelSession(
                 deployment,
                 loaded,
                 model=model.name,
-                worker=worker,
+                worker=me.id,
                 job_id=job_id,
                 on_progress=on_progress,
                 stop=stop,
@@ -74,14 +97,33 @@ def tend(deployment: Deployment, job_id: str | None = None) -> None:
 def take_stock(deployment: Deployment) -> Sequence[str]:
     """Take over from the dead, end what is overdue. The jobs to `advance`, most urgent first."""
 
-    def take_over(session: Session) -> Sequence[str]:
-        if deployment.database.is_embedded:
-            release_dead(session, deployment.settings.workers_dir)
-        claims.rescue(session, deployment.clock)
-        jobs.expire_due(session, deployment.clock)
-        return jobs.unsettled(session)
+    settings = deployment.settings
 
-    return deployment.database.transact(take_over)
+    def take_over(session: Session) -> _Stock:
+        dead = 0
+        if deployment.database.is_embedded:
+            dead = release_dead(session, settings.workers_dir)
+        workers.remove_dead(session, deployment.clock, lease_seconds=settings.lease_seconds)
+        return _Stock(
+            rescued=dead + claims.rescue(session, deployment.clock),
+            expired=tuple(jobs.expire_due(session, deployment.clock)),
+            unsettled=tuple(jobs.unsettled(session)),
+        )
+
+    stock = deployment.database.transact(take_over)
+    if stock.rescued:
+        LEASE_RESCUES.inc(stock.rescued)
+        logger.info("Taken back from silent or dead workers: %d shards", stock.rescued)
+    for job_id in stock.expired:
+        logger.info("Job's window has closed", extra={"job_id": job_id})
+    return stock.unsettled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stock:
+    rescued: int
+    expired: tuple[str, ...]
+    unsettled: tuple[str, ...]
 
 
 def advance(deployment: Deployment, job_id: str) -> None:
@@ -112,12 +154,16 @@ def work_on(
         Interrupted: asked to stop.
         ModelError, NotFoundError: as `run_jobs`.
     """
-    while True:
-        report = run_jobs(deployment, engines=engines, stop=stop, models=models)
-        if report.models:
-            on_report(report)
-        stop.wait(deployment.settings.poll_seconds)
-        stop.check()
+    with Registration(deployment, models=models) as me, log_fields(worker=me.id):
+        logger.info("Worker looks for work on %s", ", ".join(sorted(models or ())) or "any model")
+        while True:
+            report = _run_what_waits(
+                deployment, me, engines, stop, None, models, lambda progress: None
+            )
+            if report.models:
+                on_report(report)
+            stop.wait(deployment.settings.poll_seconds)
+            stop.check()
 
 
 def _most_urgent_model(

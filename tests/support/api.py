@@ -51,10 +51,11 @@ def create(client: TestClient, input_file_id: str, **fields: Any) -> dict[str, A
 @contextmanager
 def running_server(home: Path, arguments: Sequence[str] = (), **settings: Any) -> Iterator[Server]:
     """`batchjobs serve` in a process of its own, stopped well at the end unless it was killed."""
+    settings = {"home": home, "log_level": "warning", **settings}
     environment = {f"BATCHJOBS_{name.upper()}": str(value) for name, value in settings.items()}
     process = subprocess.Popen(
         [sys.executable, "-m", "batchjobs", "serve", "--port", "0", *arguments],
-        env=os.environ | {"BATCHJOBS_HOME": str(home)} | environment,
+        env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
