@@ -52,7 +52,8 @@ class Registration:
             job_id=job_id,
         )
         self._report_seconds = min(REPORT_SECONDS, deployment.settings.lease_seconds / 3)
-        self._ended = threading.Event()
+        self._news = threading.Event()
+        self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="registration", daemon=True)
         self._engine: tuple[str, EngineMetrics] | None = None
         self._rate = RateMeter()
@@ -71,6 +72,7 @@ class Registration:
             took = time.monotonic() - began
             logger.info("Model loaded in %.1f s", took, extra={"model": model.name})
             self._engine, self._rate = engine, RateMeter()
+            self._news.set()
         return loaded
 
     def __enter__(self) -> Self:
@@ -85,7 +87,8 @@ class Registration:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._ended.set()
+        self._has_ended = True
+        self._news.set()
         self._thread.join(self._deployment.settings.stop_grace_seconds)
         if isinstance(error, DatabaseError):
             return  # it would be waited for once more; the row is removed as that of a dead one
@@ -98,7 +101,11 @@ class Registration:
 
     def _run(self) -> None:
         reported, next_report = Condition(), time.monotonic() + self._report_seconds
-        while not self._ended.wait(SAMPLE_SECONDS):
+        while True:
+            self._news.wait(SAMPLE_SECONDS)
+            self._news.clear()
+            if self._has_ended:
+                return
             condition = self._sample()
             if time.monotonic() < next_report and not _is_news(condition, reported):
                 continue
