@@ -43,7 +43,8 @@ def log_fields(**fields: Any) -> Iterator[None]:
 
 
 def configure(settings: Settings, *, default_level: str) -> None:
-    """Log to standard error: of ours from the level on, of libraries warnings and errors."""
+    """Log to standard error: of ours from the level on, of libraries and of Python itself
+    warnings and errors."""
     kind = JsonFormatter if settings.log_format == "json" else TextFormatter
     handler = _StderrHandler()
     handler.setFormatter(kind(secrets_of(settings)))
@@ -51,6 +52,7 @@ def configure(settings: Settings, *, default_level: str) -> None:
     for earlier in [known for known in root.handlers if isinstance(known, _StderrHandler)]:
         root.removeHandler(earlier)
     root.addHandler(handler)
+    logging.captureWarnings(True)
     for name in ("batchjobs", "executor"):
         logging.getLogger(name).setLevel((settings.log_level or default_level).upper())
 

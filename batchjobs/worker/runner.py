@@ -96,7 +96,6 @@ def tend(deployment: Deployment, job_id: str | None = None) -> None:
 
 def take_stock(deployment: Deployment) -> Sequence[str]:
     """Take over from the dead, end what is overdue. The jobs to `advance`, most urgent first."""
-
     settings = deployment.settings
 
     def take_over(session: Session) -> _Stock:
