@@ -1,5 +1,6 @@
 """The thread that looks after a deployment beside its workers: validates new jobs, publishes ended
-ones, takes over from the dead, rings bells that were lost, removes what nobody needs any more.
+ones, takes over from the dead, rings bells that were lost, removes what nobody needs any more, and
+warns of jobs that will not end in time.
 
 Every server has one, and `batchjobs beat` is one by itself; what one is at, the others leave alone.
 It holds nothing that a crash could lose: any worker, or the next caretaker, goes on where it was.
@@ -12,11 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from batchjobs.deployment import Deployment
 from batchjobs.errors import BatchJobsError
 from batchjobs.files import remove_expired, remove_orphans
+from batchjobs.forecast import Forecast
 from batchjobs.queue import claims
+from batchjobs.risks import RiskWatch
 from batchjobs.worker.tending import advance, take_stock
 
 RETRY_SECONDS = 30
@@ -31,8 +35,10 @@ logger = logging.getLogger(__name__)
 class Caretaker:
     """Looks every `poll_seconds`, and at once when `ring` is called."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, forecast: Forecast | None = None) -> None:
         self._deployment = deployment
+        self._forecast = forecast or Forecast(deployment)
+        self._risks = RiskWatch()
         self._bell = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="caretaker", daemon=True)
@@ -63,6 +69,7 @@ class Caretaker:
         self._attempt("what crashes have left", self._sweep, SWEEP_EVERY_SECONDS)
         self._attempt("the queue", self._advance_all)
         self._attempt("lost bells", self._ring_for_waiting, RING_EVERY_SECONDS)
+        self._attempt("the deadlines", lambda: self._risks.look(self._forecast.outlooks()))
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -74,7 +81,7 @@ class Caretaker:
         for job_id in take_stock(self._deployment):
             if self._stopping.is_set():
                 return
-            self._attempt(job_id, lambda job_id=job_id: advance(self._deployment, job_id))  # type: ignore[misc]
+            self._attempt(job_id, partial(advance, self._deployment, job_id), job_id=job_id)
 
     def _remove_expired(self) -> None:
         remove_expired(self._deployment)
@@ -89,7 +96,9 @@ class Caretaker:
             waiting = claims.waiting_models(session)
         self._deployment.bell.ring(waiting)
 
-    def _attempt(self, what: str, work: Callable[[], None], every_seconds: float = 0) -> None:
+    def _attempt(
+        self, what: str, work: Callable[[], None], every_seconds: float = 0, **ids: str
+    ) -> None:
         if time.monotonic() < self._not_before.get(what, 0):
             return
         self._not_before[what] = time.monotonic() + every_seconds
@@ -97,7 +106,7 @@ class Caretaker:
             work()
         except BatchJobsError as failed:
             self._not_before[what] = time.monotonic() + RETRY_SECONDS
-            logger.error("Cannot look after %s now: %s", what, failed)
+            logger.error("Cannot look after %s now: %s", what, failed, extra=ids)
         except Exception:
             self._not_before[what] = time.monotonic() + RETRY_SECONDS
-            logger.exception("Cannot look after %s now", what)
+            logger.exception("Cannot look after %s now", what, extra=ids)

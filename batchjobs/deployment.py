@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -9,11 +10,14 @@ from typing import Self
 
 from batchjobs.bell import Bell, NoBell
 from batchjobs.clock import Clock, DatabaseClock
+from batchjobs.config_file import ConfigFile
 from batchjobs.db import Database
 from batchjobs.errors import UsageError
 from batchjobs.settings import Settings
 from batchjobs.store.base import ObjectStore
 from batchjobs.store.directory import DirectoryStore
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,8 @@ class Deployment:
             UsageError: the data directory or a setting cannot be used.
             DatabaseError, StoreError: they fail for another reason.
         """
+        if warning := ConfigFile.find().exposed(settings.secrets()):
+            logger.warning("%s", warning)
         make_home(settings.home)
         database = Database.open(settings.database_address)
         try:

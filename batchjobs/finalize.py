@@ -9,6 +9,7 @@ the other removes what it wrote.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -37,6 +38,8 @@ from batchjobs.store.layout import file_key, job_prefix
 from batchjobs.wire import unrun_line
 
 PURPOSE = "batch_output"
+
+logger = logging.getLogger(__name__)
 
 _UNRUN = {
     JobState.CANCELLED: (
@@ -107,7 +110,12 @@ def _publish(deployment: Deployment, job: Job, ending: JobState, shards: list[Sh
     published = _commit(deployment, job, files, tally)
     if not published:
         files.discard()
-    return published
+        return False
+    ids = {"job_id": job.id}
+    logger.info(
+        "Job %s: %d lines answered, %d not", ending, tally.completed, tally.failed, extra=ids
+    )
+    return True
 
 
 def _commit(deployment: Deployment, job: Job, files: _Files, tally: Tally) -> bool:

@@ -4,6 +4,7 @@ every bad line listed. Memory does not grow with the file."""
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ from batchjobs.settings import Settings
 from batchjobs.states import JobState
 
 INPUT_PURPOSE = "batch"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,27 +67,38 @@ def validate(deployment: Deployment, job_id: str) -> None:
         file = session.get(File, job.input_file_id)
         names = catalogue.names(session)
     found = examine(deployment, job, file, names)
-    started = deployment.database.transact(
+    concluded = deployment.database.transact(
         lambda session: _conclude(session, deployment.clock, job, found)
     )
-    if not isinstance(found, Plan):
-        return
-    if started:
-        deployment.bell.ring(set(found.models.values()))
-    elif found.plan_key is not None:
+    if isinstance(concluded, Plan):
+        models = set(concluded.models.values())
+        logger.info(
+            "Job started: %d lines in %d shards for %s",
+            concluded.total_lines,
+            len(concluded.shards),
+            ", ".join(sorted(models)),
+            extra={"job_id": job.id},
+        )
+        deployment.bell.ring(models)
+    elif concluded is not None:
+        ids = {"job_id": job.id}
+        logger.info("Job failed validation with %d problems", len(concluded), extra=ids)
+    if isinstance(found, Plan) and concluded is not found and found.plan_key is not None:
         deployment.store.delete(found.plan_key)  # another process was first, with its own
 
 
-def _conclude(session: Session, clock: Clock, job: Job, found: Plan | list[FoundProblem]) -> bool:
-    """Start or fail the job; whether it was started."""
+def _conclude(
+    session: Session, clock: Clock, job: Job, found: Plan | list[FoundProblem]
+) -> Plan | list[FoundProblem] | None:
+    """Start or fail the job, and by what; None if it is not validating any more."""
     # The lock is against a deletion that has not yet seen this job.
     file = session.get(File, job.input_file_id, with_for_update=True)
     if isinstance(found, Plan) and file is None:
         found = [FoundProblem(line=None, problem=as_problem(_missing_file(job)))]
     if isinstance(found, list):
-        jobs.fail_validation(session, clock, job.id, found)
-        return False
-    return jobs.start(
+        failed = jobs.fail_validation(session, clock, job.id, found)
+        return found if failed else None
+    started = jobs.start(
         session,
         clock,
         job.id,
@@ -94,6 +108,7 @@ def _conclude(session: Session, clock: Clock, job: Job, found: Plan | list[Found
         total_bytes=found.total_bytes,
         plan_key=found.plan_key,
     )
+    return found if started else None
 
 
 def examine(

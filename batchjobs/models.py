@@ -98,6 +98,7 @@ class Base(DeclarativeBase):
         datetime: UtcDateTime,
         dict[str, Any]: JSON,
         dict[str, str]: JSON,
+        list[str]: JSON(none_as_null=True),
         JobState: _values(JobState),
         ShardState: _values(ShardState),
     }
@@ -280,3 +281,26 @@ class ModelAlias(Base):
 
     alias: Mapped[str] = mapped_column(String(255), primary_key=True)
     model: Mapped[str] = mapped_column(ForeignKey("models.name"), index=True)
+
+
+class Worker(Base):
+    """A process that looks for work, as it last said of itself. It decides nothing: leases do."""
+
+    __tablename__ = "workers"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """Also the owner of the shards that it holds."""
+    host: Mapped[str] = mapped_column(UserWord(255))
+    pid: Mapped[int]
+    models: Mapped[list[str] | None]
+    """Names of the catalogue that it serves; without, any."""
+    job_id: Mapped[str | None] = mapped_column(String(64))
+    """It works on this job only."""
+    loaded_model: Mapped[str | None] = mapped_column(Text)
+    tokens_per_second: Mapped[float | None]
+    """Prompt and generated tokens that it computed of the loaded model while it last worked."""
+    running: Mapped[int] = mapped_column(default=0)
+    """Sequences in the last step."""
+    waiting: Mapped[int] = mapped_column(default=0)
+    started_at: Mapped[datetime]
+    seen_at: Mapped[datetime]

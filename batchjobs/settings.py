@@ -1,14 +1,22 @@
-"""Every setting, read once from the environment (`BATCHJOBS_…`) and frozen."""
+"""Every setting, read once from the environment (`BATCHJOBS_…`) or a TOML file, and frozen."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
 import platformdirs
 from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
+from batchjobs.config_file import ConfigFile
 from batchjobs.errors import UsageError
 
 ENV_PREFIX = "BATCHJOBS_"
@@ -26,6 +34,11 @@ class Settings(BaseSettings):
     broker_url: SecretStr | None = None
     """Celery's, with its password; None lets workers find out by themselves."""
     debug: bool = False
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    """Where a worker tells its figures; None tells none."""
 
     store_url: str | None = None
     """`s3://bucket/prefix`; None keeps objects in `store_dir`."""
@@ -66,18 +79,44 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, **overrides: object) -> Self:
-        """From the environment, `overrides` first.
+        """From the environment and the TOML file, `overrides` first and the file last.
 
         Raises:
-            UsageError: a value is wrong; names its variable.
+            UsageError: a value is wrong; names its variable, or the file and the key.
         """
         try:
             return cls(**overrides)  # type: ignore[arg-type]
         except ValidationError as wrong:
-            first = wrong.errors()[0]
-            name = f"{ENV_PREFIX}{'_'.join(str(part) for part in first['loc'])}".upper()
-            message = f"{name} is not usable: {first['msg']} (it is {first['input']!r})."
-            raise UsageError(message) from wrong
+            raise UsageError(cls._complaint(wrong, overrides)) from None  # may show a secret
+
+    @classmethod
+    def secrets(cls) -> tuple[str, ...]:
+        """The settings whose values are for nobody's eyes."""
+        fields = cls.model_fields.items()
+        return tuple(name for name, field in fields if field.annotation == SecretStr | None)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        in_file = ConfigFile.find().read(known=cls.model_fields)
+        return init_settings, env_settings, InitSettingsSource(settings_cls, in_file)
+
+    @classmethod
+    def _complaint(cls, wrong: ValidationError, overrides: Mapping[str, object]) -> str:
+        first = wrong.errors()[0]
+        name = str(first["loc"][0])
+        where = variable = f"{ENV_PREFIX}{name}".upper()
+        is_set = name in overrides or variable in map(str.upper, os.environ)
+        if not is_set and (file := ConfigFile.find()).exists:
+            where = f"'{name}' in {file.path}"
+        value = "" if name in cls.secrets() else f" (it is {first['input']!r})"
+        return f"{where} is not usable: {first['msg']}{value}."
 
     @property
     def database_address(self) -> str:

@@ -2,23 +2,41 @@
 
 Where the public API leaves room: `usage` is null until the job has started and then counts what
 is finished so far; `model` is null until then and for a file that names several models.
+Behind `metadata` come keys of ours: what is to be expected of a batch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from batchjobs.errors import BatchJobsError
 from batchjobs.models import File, Job, JobError, Model
+from batchjobs.outlook import NOTHING_AHEAD, Outlook
 from batchjobs.queue.jobs import Tally
+from batchjobs.states import JobState
 
 Wire = dict[str, Any]
 
+RESTLESS = ("eta",)
+"""Keys of the batch object whose change is no news of the batch."""
 
-def batch_object(job: Job, tally: Tally, errors: Sequence[JobError]) -> Wire:
-    """The batch object of `job`; `errors` are what intake found, in the order to show."""
+_RUNNING = (JobState.VALIDATING, JobState.IN_PROGRESS)
+
+
+def batch_object(
+    job: Job,
+    tally: Tally,
+    errors: Sequence[JobError],
+    outlook: Outlook = NOTHING_AHEAD,
+) -> Wire:
+    """The batch object of `job`; `errors` are what intake found, in the order to show.
+
+    `outlook` may be of a moment ago: of a job that does not run any more it says nothing.
+    """
+    ahead = outlook if job.status in _RUNNING else NOTHING_AHEAD
     return {
         "id": job.id,
         "object": "batch",
@@ -46,6 +64,10 @@ def batch_object(job: Job, tally: Tally, errors: Sequence[JobError]) -> Wire:
         },
         "usage": None if job.in_progress_at is None else _usage(tally),
         "metadata": job.job_metadata,
+        "deadline": _seconds(job.expires_at),
+        "eta": None if ahead.eta is None else math.ceil(ahead.eta.timestamp()),
+        "at_risk": ahead.at_risk,
+        "notice": ahead.notice,
     }
 
 

@@ -60,6 +60,7 @@ class Engine:
             self._scheduler.check_idle()
         finally:
             self.abort(None)
+            self.metrics.rest()
 
     def abort(self, request_ids: Collection[str] | None) -> None:
         """Forget these requests (None: all); no completion comes for them."""

@@ -16,7 +16,7 @@ _COUNTERS = (
 
 @dataclass(slots=True)
 class EngineMetrics:
-    """Gauges hold the last step's value, counters only grow."""
+    """Gauges hold the last step's value, or 0 at rest; counters only grow."""
 
     num_requests_running: int = 0
     num_requests_waiting: int = 0
@@ -40,6 +40,11 @@ class EngineMetrics:
         """The gauges as they are, and what the counters have grown by since `earlier`, a copy."""
         grown = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTERS}
         return replace(self, **grown)
+
+    def rest(self) -> None:
+        """Nothing is in the engine any more."""
+        self.num_requests_running = self.num_requests_waiting = 0
+        self.kv_cache_usage_perc = 0.0
 
     def observe_step(self, *, running: int, waiting: int, kv_usage: float, tokens: int) -> None:
         self.num_requests_running = running

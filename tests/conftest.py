@@ -12,6 +12,8 @@ for name in [name for name in os.environ if name.startswith("BATCHJOBS_")]:
     if not name.startswith(("BATCHJOBS_TEST_", "BATCHJOBS_UPDATE_")):
         del os.environ[name]
 
+os.environ["BATCHJOBS_CONFIG"] = ""  # no settings file
+
 # The same examples every time: a failure is of the change at hand.
 hypothesis.settings.register_profile("dependable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("dependable")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import orjson
@@ -18,14 +18,19 @@ def json_answer(
     return Response(orjson.dumps(value), status_code, headers=headers, media_type=_JSON)
 
 
-def versioned_answer(value: Any, known: str | None) -> Response:
-    """With an ETag; 304 without a body if `known`, an If-None-Match header, has it already."""
-    body = orjson.dumps(value)
-    tag = entity_tag(hashlib.blake2b(body, digest_size=16).hexdigest())
+def versioned_answer(
+    value: dict[str, Any], known: str | None, *, restless: Collection[str] = ()
+) -> Response:
+    """With an ETag; 304 without a body if `known`, an If-None-Match header, has it already.
+
+    The keys in `restless` may change without making another version.
+    """
+    version = orjson.dumps({key: item for key, item in value.items() if key not in restless})
+    tag = entity_tag(hashlib.blake2b(version, digest_size=16).hexdigest())
     headers = {"etag": tag, "cache-control": "no-cache"}
     if is_known(tag, known):
         return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type=_JSON)
+    return Response(orjson.dumps(value), headers=headers, media_type=_JSON)
 
 
 def entity_tag(digest: str) -> str:

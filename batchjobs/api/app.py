@@ -11,14 +11,17 @@ from fastapi import FastAPI
 from batchjobs import __version__
 from batchjobs.api import batches, failures, files, health, metrics, models
 from batchjobs.api.request_ids import RequestIds
+from batchjobs.api.traffic import Traffic
 from batchjobs.caretaker import Caretaker
 from batchjobs.deployment import Deployment
+from batchjobs.forecast import Forecast
 
 
 def create_app(deployment: Deployment) -> FastAPI:
     """The caretaker runs from the application's startup to its shutdown. Whoever sets
     `state.closing` beforehand has requests answered that wait for something."""
-    caretaker = Caretaker(deployment)
+    forecast = Forecast(deployment)
+    caretaker = Caretaker(deployment, forecast)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -30,8 +33,11 @@ def create_app(deployment: Deployment) -> FastAPI:
     app.state.deployment = deployment
     app.state.closing = threading.Event()
     app.state.caretaker = caretaker
+    app.state.forecast = forecast
+    app.state.registry = metrics.new_registry(deployment, forecast)
     failures.install(app)
     app.add_middleware(RequestIds)
+    app.add_middleware(Traffic, registry=app.state.registry)
     for room in (files, batches, models, health, metrics):
         app.include_router(room.router)
     return app

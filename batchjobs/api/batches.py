@@ -17,6 +17,7 @@ from batchjobs.api.answers import json_answer, versioned_answer
 from batchjobs.api.expiry import read_expiry
 from batchjobs.api.requests import (
     MAX_OFFSET,
+    Ahead,
     Care,
     JsonObject,
     Service,
@@ -26,7 +27,9 @@ from batchjobs.api.requests import (
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints import find_endpoint
 from batchjobs.endpoints.fields import invalid_value, missing, unknown, wrong_type
+from batchjobs.forecast import Forecast
 from batchjobs.models import Job
+from batchjobs.outlook import NOTHING_AHEAD, Outlook
 from batchjobs.queue import jobs, repeats
 from batchjobs.queue.repeats import RequestName
 from batchjobs.results import results_so_far
@@ -75,18 +78,22 @@ def create(deployment: Service, caretaker: Care, request: Request, body: JsonObj
 
 
 @router.get("")
-def index(deployment: Service, request: Request) -> Response:
+def index(deployment: Service, forecast: Ahead, request: Request) -> Response:
     query = request.query_params
     limit = read_number(query, "limit", default=DEFAULT_LIMIT, highest=MAX_LIMIT)
     after = read_after(query)
+    outlooks = forecast.outlooks()
     with deployment.database.read() as session:
         found, has_more = jobs.page(session, limit=limit, after=after)
-        page = wire.list_page([_object(session, job) for job in found], has_more=has_more)
+        data = [_object(session, job, outlooks.get(job.id, NOTHING_AHEAD)) for job in found]
+        page = wire.list_page(data, has_more=has_more)
     return json_answer(page)
 
 
 @router.get("/{batch_id}")
-async def retrieve(deployment: Service, request: Request, batch_id: str) -> Response:
+async def retrieve(
+    deployment: Service, forecast: Ahead, request: Request, batch_id: str
+) -> Response:
     """With `?wait=` it answers when the batch is another than the caller knows by its ETag, or
     without one when it has ended, at the latest after so many seconds."""
     wait = read_number(request.query_params, "wait", default=0, highest=MAX_WAIT_SECONDS)
@@ -95,8 +102,8 @@ async def retrieve(deployment: Service, request: Request, batch_id: str) -> Resp
     until = time.monotonic() + wait
     pause = _FIRST_PAUSE_SECONDS
     while True:
-        batch = await run_in_threadpool(_load, deployment, batch_id)
-        answer = versioned_answer(batch, known)
+        batch = await run_in_threadpool(_load, deployment, forecast, batch_id)
+        answer = versioned_answer(batch, known, restless=wire.RESTLESS)
         is_news = answer.status_code != 304 if known else batch["status"] in TERMINAL
         left = 0 if closing.is_set() else until - time.monotonic()
         if is_news or left <= 0 or await request.is_disconnected():
@@ -121,10 +128,10 @@ def delete(deployment: Service, batch_id: str) -> Response:
 
 
 @router.post("/{batch_id}/retry")
-def retry_failed(deployment: Service, caretaker: Care, batch_id: str) -> Response:
+def retry_failed(deployment: Service, caretaker: Care, forecast: Ahead, batch_id: str) -> Response:
     job = retry(deployment, batch_id)
     caretaker.ring()
-    return json_answer(_load(deployment, job.id))
+    return json_answer(_load(deployment, forecast, job.id))
 
 
 @router.get("/{batch_id}/results")
@@ -168,11 +175,12 @@ def _name(request: Request, body: dict[str, Any]) -> RequestName | None:
     return RequestName.of(key, body)
 
 
-def _load(deployment: Deployment, batch_id: str) -> wire.Wire:
+def _load(deployment: Deployment, forecast: Forecast, batch_id: str) -> wire.Wire:
+    outlook = forecast.outlooks().get(batch_id, NOTHING_AHEAD)
     with deployment.database.read() as session:
-        return _object(session, jobs.get(session, batch_id))
+        return _object(session, jobs.get(session, batch_id), outlook)
 
 
-def _object(session: Session, job: Job) -> wire.Wire:
+def _object(session: Session, job: Job, outlook: Outlook = NOTHING_AHEAD) -> wire.Wire:
     errors = jobs.errors(session, job.id) if job.status == JobState.FAILED else ()
-    return wire.batch_object(job, jobs.tally(session, job), errors)
+    return wire.batch_object(job, jobs.tally(session, job), errors, outlook)

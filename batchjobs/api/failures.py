@@ -38,7 +38,13 @@ async def _answer(request: Request, error: Exception) -> Response:
     if isinstance(error, BatchJobsError) and error.status_code < _SERVER_ERRORS:
         return json_answer(error.wire(), status_code=error.status_code)
     request_id = getattr(request.state, "request_id", "unknown")
-    logger.error("%s %s %s", request_id, request.method, request.url.path, exc_info=error)
+    logger.error(
+        "%s %s failed",
+        request.method,
+        request.url.path,
+        exc_info=error,
+        extra={"request_id": request_id},
+    )
     told = BatchJobsError(
         f"The server had an error while processing your request (request id {request_id})."
     )

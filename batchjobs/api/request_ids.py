@@ -1,4 +1,4 @@
-"""An id for every request: in the answer, and in the log when it fails."""
+"""An id for every request: in the answer, and in what is logged of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import secrets
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from batchjobs.obs.logs import log_fields
 
 HEADER = "x-request-id"
 
@@ -28,4 +30,5 @@ class RequestIds:
                 MutableHeaders(scope=message)[HEADER] = request_id
             await send(message)
 
-        await self._app(scope, receive, send_with_id)
+        with log_fields(request_id=request_id):
+            await self._app(scope, receive, send_with_id)

@@ -11,6 +11,7 @@ from batchjobs.caretaker import Caretaker
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints.fields import not_among, read_integer
 from batchjobs.errors import InvalidRequestError, TooLargeError
+from batchjobs.forecast import Forecast
 from batchjobs.jsonl import parse_object
 
 MAX_JSON_BYTES = 1 << 20
@@ -25,6 +26,11 @@ def _deployment(request: Request) -> Deployment:
 def _caretaker(request: Request) -> Caretaker:
     caretaker: Caretaker = request.app.state.caretaker
     return caretaker
+
+
+def _forecast(request: Request) -> Forecast:
+    forecast: Forecast = request.app.state.forecast
+    return forecast
 
 
 async def _json_object(request: Request) -> dict[str, Any]:
@@ -43,6 +49,7 @@ async def _json_object(request: Request) -> dict[str, Any]:
 
 Service = Annotated[Deployment, Depends(_deployment)]
 Care = Annotated[Caretaker, Depends(_caretaker)]
+Ahead = Annotated[Forecast, Depends(_forecast)]
 JsonObject = Annotated[dict[str, Any], Depends(_json_object)]
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 
-def log_to_stderr() -> None:
-    """Warnings and errors of ours and of libraries, one line each but for tracebacks."""
-    import logging
+def log_to_stderr(default_level: str = "INFO") -> None:
+    """As the settings say; raises UsageError for a wrong one."""
+    from batchjobs.obs.logs import configure
+    from batchjobs.settings import Settings
 
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    configure(Settings.load(), default_level=default_level)

@@ -48,7 +48,8 @@ class ProgressBar:
 
 def progress_between(first: JobView, now: JobView, elapsed: float) -> Progress:
     """What happened to a job in `elapsed` seconds, and how long the rest takes at that rate."""
-    from batchjobs.worker.progress import Progress, estimate_remaining_tokens
+    from batchjobs.outlook import estimate_remaining_tokens
+    from batchjobs.worker.progress import Progress
 
     before, after = first.tally, now.tally
     completion = after.completion_tokens - before.completion_tokens

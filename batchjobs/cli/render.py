@@ -78,6 +78,7 @@ def _facts(view: JobView, location_of: dict[str, str]) -> Iterable[tuple[str, st
     yield "created", moment(job.created_at)
     if not view.is_terminal:
         yield "expires", moment(job.expires_at)
+        yield from _outlook(view)
     for key, value in (job.job_metadata or {}).items():
         yield "metadata", f"{plain(key)}={plain(value)}"
     for name, file_id in (("output", job.output_file_id), ("errors", job.error_file_id)):
@@ -85,6 +86,16 @@ def _facts(view: JobView, location_of: dict[str, str]) -> Iterable[tuple[str, st
             yield name, location_of.get(file_id, file_id)
     for sentence in problem_lines(view):
         yield "problem", sentence
+
+
+def _outlook(view: JobView) -> Iterable[tuple[str, str]]:
+    ahead = view.outlook
+    if ahead.eta is not None:
+        yield "expected", f"about {moment(ahead.eta)}"
+    if ahead.at_risk:
+        yield "at risk", "yes: it is not expected to end before it expires"
+    if ahead.notice is not None:
+        yield "notice", plain(ahead.notice)
 
 
 def line_counts(view: JobView) -> str:

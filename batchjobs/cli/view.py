@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from batchjobs.deployment import Deployment
     from batchjobs.models import Job, JobError
+    from batchjobs.outlook import Outlook
     from batchjobs.queue.jobs import Tally
 
 
@@ -23,6 +24,7 @@ class JobView:
     job: Job
     tally: Tally
     errors: Sequence[JobError]
+    outlook: Outlook
 
     @property
     def is_terminal(self) -> bool:
@@ -51,29 +53,38 @@ class JobView:
     def wire(self) -> dict[str, Any]:
         from batchjobs import wire
 
-        return wire.batch_object(self.job, self.tally, self.errors)
+        return wire.batch_object(self.job, self.tally, self.errors, self.outlook)
 
 
 def view_job(deployment: Deployment, job_id: str) -> JobView:
     """Raises NotFoundError."""
+    from batchjobs.forecast import look_ahead
     from batchjobs.queue import jobs
 
     with deployment.database.read() as session:
-        return _view(session, jobs.get(session, job_id))
+        return _view(session, jobs.get(session, job_id), look_ahead(session, deployment))
 
 
 def view_page(
     deployment: Deployment, *, limit: int, after: str | None = None
 ) -> tuple[list[JobView], bool]:
     """Jobs, newest first, and whether more follow. Raises NotFoundError for an unknown `after`."""
+    from batchjobs.forecast import look_ahead
     from batchjobs.queue import jobs
 
     with deployment.database.read() as session:
         found, has_more = jobs.page(session, limit=limit, after=after)
-        return [_view(session, job) for job in found], has_more
+        outlooks = look_ahead(session, deployment)
+        return [_view(session, job, outlooks) for job in found], has_more
 
 
-def _view(session: Session, job: Job) -> JobView:
+def _view(session: Session, job: Job, outlooks: Mapping[str, Outlook]) -> JobView:
+    from batchjobs.outlook import NOTHING_AHEAD
     from batchjobs.queue import jobs
 
-    return JobView(job=job, tally=jobs.tally(session, job), errors=jobs.errors(session, job.id))
+    return JobView(
+        job=job,
+        tally=jobs.tally(session, job),
+        errors=jobs.errors(session, job.id),
+        outlook=outlooks.get(job.id, NOTHING_AHEAD),
+    )

@@ -14,6 +14,7 @@ from batchjobs.cli.exits import Exit
 
 if TYPE_CHECKING:
     from batchjobs.deployment import Deployment
+    from batchjobs.worker.engines import EngineSource
     from batchjobs.worker.progress import RunReport
     from batchjobs.worker.stop import StopSignal
 
@@ -25,23 +26,46 @@ _KEPT = "Interrupted, and what is done is kept. Go on with: batchjobs worker --o
 @click.option(
     "--model", "models", multiple=True, metavar="NAME", help="Run lines of this model only."
 )
-def worker(once: bool, models: tuple[str, ...]) -> Exit:
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve figures for Prometheus here; 0 takes a free port.",
+)
+def worker(once: bool, models: tuple[str, ...], metrics_port: int | None) -> Exit:
     """Run the jobs that are waiting, the most urgent first.
 
     Then waits for more, the model loaded. Ctrl-C or SIGTERM ends it: shards are given back.
     """
     from batchjobs import catalogue
     from batchjobs.cli.deployment import open_deployment
+    from batchjobs.cli.logs import log_to_stderr
     from batchjobs.worker.engines import CheckpointEngines, KeptEngines
 
+    log_to_stderr("WARNING" if once else "INFO")
     with open_deployment() as deployment:
         with deployment.database.read() as session:
             wanted = {catalogue.resolve(session, name).name for name in models} or None
+        kept = KeptEngines(CheckpointEngines(deployment.settings))
         options: dict[str, Any] = {
-            "engines": KeptEngines(CheckpointEngines(deployment.settings)),
+            "engines": _watched(deployment, kept, metrics_port),
             "models": wanted,
         }
         return _run_once(deployment, options) if once else _run_on(deployment, options)
+
+
+def _watched(deployment: Deployment, engines: EngineSource, port: int | None) -> EngineSource:
+    """With figures for Prometheus, if there is a port for them."""
+    settings = deployment.settings
+    port = settings.metrics_port if port is None else port
+    if port is None:
+        return engines
+    from batchjobs.worker.figures import WatchedEngines, serve_figures
+
+    watched = WatchedEngines(engines)
+    port = serve_figures(watched, host=settings.metrics_host, port=port)
+    click.echo(f"Metrics: http://{settings.metrics_host}:{port}/metrics", err=True)
+    return watched
 
 
 def _run_once(deployment: Deployment, options: dict[str, Any]) -> Exit:

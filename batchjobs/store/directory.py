@@ -22,7 +22,7 @@ from batchjobs.store.layout import check_key, check_prefix
 STALE_SECONDS = 24 * 3600
 """Age at which a temporary file can only be what a killed process left."""
 BUFFER_BYTES = 1 << 20
-LINK_ATTEMPTS = 20
+LINK_ATTEMPTS = 1000
 """How often a directory may be removed by a concurrent `delete` just before we link into it."""
 
 

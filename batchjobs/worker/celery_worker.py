@@ -7,6 +7,7 @@ message only shortens its wait. Nothing forks, so CUDA is safe.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import warnings
@@ -40,10 +41,15 @@ def run_worker(
     def shutting_down(**_: Any) -> None:
         stop.ask()
 
+    def leave_logging_alone(**_: Any) -> None:
+        """Celery would put its own handler and level in the place of ours."""
+
     # Its reason is messages that run code; ours are JSON and name nothing.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     app.task(name=TASK)(look)
     signals.worker_shutting_down.connect(shutting_down)
+    signals.setup_logging.connect(leave_logging_alone)
+    logging.getLogger("celery").setLevel(logging.ERROR)
     # Until Celery listens to signals, `stop` does.
     with stop.install():
         engine.start()

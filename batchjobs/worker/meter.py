@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from batchjobs.deployment import Deployment
+from batchjobs.outlook import estimate_remaining_tokens
 from batchjobs.queue import jobs
 from batchjobs.queue.jobs import Tally
 from batchjobs.worker.engines import LoadedModel
@@ -14,7 +15,6 @@ from batchjobs.worker.open_shard import OpenShard
 from batchjobs.worker.progress import (
     ModelReport,
     Progress,
-    estimate_remaining_tokens,
     estimate_seconds,
 )
 from executor.metrics import EngineMetrics

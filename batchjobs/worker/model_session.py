@@ -16,6 +16,7 @@ from batchjobs.errors import BatchJobsError, Interrupted, LeaseLostError
 from batchjobs.queue import claims, jobs
 from batchjobs.shard_lines import ShardLine, read_shard
 from batchjobs.states import JobState
+from batchjobs.worker import events
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.isolation import condemned, groups, is_dangerous, worker_crashed
 from batchjobs.worker.line_work import LineWork, line_context
@@ -153,6 +154,7 @@ class ModelSession:
                     partial(claims.suspect, claim=claim, lines=(group[0], group[-1]))
                 )
             except LeaseLostError:
+                events.lost(claim)
                 self._forget(shard)
                 return
             self._drive(self._lines_of(shard, group))
@@ -175,6 +177,7 @@ class ModelSession:
             return None
         shard = OpenShard(claim, self._database, self._deployment.store)
         self._open[claim.shard_id] = shard
+        events.claimed(claim)
         return shard
 
     def _prepare(self, shard: OpenShard, line: ShardLine) -> Iterator[Request]:
@@ -221,7 +224,9 @@ class ModelSession:
             shard.checkpoint()
             self._database.transact(lambda session: claims.finish(session, claim))
         except LeaseLostError:
+            events.lost(claim)
             return
+        events.finished(claim)
         self._publisher.settle(claim.job_id)
 
     def _tick(self) -> None:
@@ -244,6 +249,7 @@ class ModelSession:
             try:
                 shard.checkpoint()
             except LeaseLostError:
+                events.lost(shard.claim)
                 self._forget(shard)
 
     def _heartbeat(self) -> None:
@@ -254,6 +260,7 @@ class ModelSession:
             )
         )
         for claim in lost:
+            events.lost(claim)
             self._forget(self._open[claim.shard_id])
 
     def _poll(self) -> None:
@@ -284,8 +291,10 @@ class ModelSession:
             try:
                 shard.checkpoint()
             except LeaseLostError:
+                events.lost(shard.claim)
                 continue
             self._database.transact(partial(claims.release, claim=shard.claim))
+            events.given_back(shard.claim)
 
     def _forget(self, shard: OpenShard) -> None:
         """Take the shard's lines out of the engine."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchjobs.db import Database
-from batchjobs.errors import LeaseLostError
+from batchjobs.errors import DatabaseError, LeaseLostError, StoreError
 from batchjobs.parts import part_line, read_part
 from batchjobs.queue import claims
 from batchjobs.queue.claims import Claim, PartFacts
@@ -17,6 +17,7 @@ from batchjobs.shard_lines import ShardLine
 from batchjobs.states import Outcome
 from batchjobs.store.base import ObjectStore
 from batchjobs.store.layout import part_key
+from batchjobs.worker import events
 from executor.request import Completion
 
 
@@ -74,6 +75,7 @@ class OpenShard:
             completion_tokens=sum(c.completion_tokens for c in completions),
         )
         self._answered.add(line.number)
+        events.answered(self.claim, outcome)
 
     def checkpoint(self) -> None:
         """Put what is pending into the store and make it count.
@@ -85,11 +87,15 @@ class OpenShard:
             LeaseLostError: another worker has the shard; nothing of this counts.
             StoreError, DatabaseError: the results are still pending.
         """
-        if self._uncommitted is not None:
-            self._commit(self._uncommitted)
-        if self._unwritten:
-            self._uncommitted = self._write()
-            self._commit(self._uncommitted)
+        try:
+            if self._uncommitted is not None:
+                self._commit(self._uncommitted)
+            if self._unwritten:
+                self._uncommitted = self._write()
+                self._commit(self._uncommitted)
+        except (StoreError, DatabaseError) as failed:
+            events.checkpoint_failed(self.claim, failed)
+            raise
 
     def _write(self) -> _WrittenPart:
         data = b"".join(self._unwritten)
@@ -108,6 +114,7 @@ class OpenShard:
             self._store.delete(part.facts.key)
             raise
         self._uncommitted = None
+        events.checkpointed(self.claim, part.tally.completed + part.tally.failed)
 
     def _facts(self, data: bytes) -> PartFacts:
         claim, pending, number = self.claim, self._unwritten_tally, self._parts_named

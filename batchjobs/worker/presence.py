@@ -13,18 +13,16 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from sqlalchemy.orm import Session
 
-from batchjobs.ids import new_worker_id
 from batchjobs.queue import claims
 
 
 @contextmanager
-def present(directory: Path) -> Iterator[str]:
-    """A new worker's id; alive to others until the context or the process ends."""
-    worker = new_worker_id()
+def present(directory: Path, worker: str) -> Iterator[None]:
+    """The worker of this id is alive to others until the context or the process ends."""
     directory.mkdir(parents=True, exist_ok=True)
     try:
         with _lock(directory, worker):
-            yield worker
+            yield
     finally:
         _path(directory, worker).unlink(missing_ok=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from batchjobs.queue.jobs import Tally
 from executor.metrics import EngineMetrics
 
 
@@ -65,20 +64,6 @@ class RunReport:
     @property
     def tokens_per_second(self) -> float:
         return self.completion_tokens / self.wall_seconds if self.wall_seconds else 0.0
-
-
-def estimate_remaining_tokens(done: Tally, *, total_lines: int, total_bytes: int) -> float | None:
-    """Tokens that the unanswered lines will take, from what the answered ones took.
-
-    Prompt tokens are taken to follow the bytes of the lines, completion tokens their number.
-    None while no request has been run.
-    """
-    answered = done.completed + done.failed
-    if not done.prompt_tokens:
-        return None
-    prompt = (total_bytes - done.input_bytes) * done.prompt_tokens / done.input_bytes
-    completion = (total_lines - answered) * done.completion_tokens / answered
-    return prompt + completion
 
 
 def estimate_seconds(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from typing import NoReturn
 
 from batchjobs import catalogue
 from batchjobs.deployment import Deployment
 from batchjobs.models import Model
+from batchjobs.obs.logs import log_fields
 from batchjobs.queue import claims
 from batchjobs.worker.engines import EngineSource
 from batchjobs.worker.model_session import ModelSession
 from batchjobs.worker.presence import present
 from batchjobs.worker.progress import ModelReport, Progress, RunReport
+from batchjobs.worker.registration import Registration
 from batchjobs.worker.stop import StopSignal
 from batchjobs.worker.tending import tend
+
+logger = logging.getLogger(__name__)
 
 
 def run_jobs(
@@ -37,18 +42,34 @@ def run_jobs(
         ModelError: a model cannot be loaded; the jobs wait for it.
         NotFoundError: no such job, or its model has left the catalogue.
     """
+    with (
+        Registration(deployment, models=models, job_id=job_id) as me,
+        log_fields(worker=me.id),
+    ):
+        return _run_what_waits(deployment, me, engines, stop, job_id, models, on_progress)
+
+
+def _run_what_waits(
+    deployment: Deployment,
+    me: Registration,
+    engines: EngineSource,
+    stop: StopSignal,
+    job_id: str | None,
+    models: Collection[str] | None,
+    on_progress: Callable[[Progress], None],
+) -> RunReport:
     reports: list[ModelReport] = []
     tend(deployment, job_id)
-    # A worker has a name only while there is work: most looks find none.
+    # A worker's lock is there only while there is work: most looks find none.
     while model := _most_urgent_model(deployment, job_id, models):
         stop.check()
-        loaded = engines.load(model)
-        with present(deployment.settings.workers_dir) as worker:
+        loaded = me.load(engines, model)
+        with present(deployment.settings.workers_dir, me.id):
             session = ModelSession(
                 deployment,
                 loaded,
                 model=model.name,
-                worker=worker,
+                worker=me.id,
                 job_id=job_id,
                 on_progress=on_progress,
                 stop=stop,
@@ -74,12 +95,16 @@ def work_on(
         Interrupted: asked to stop.
         ModelError, NotFoundError: as `run_jobs`.
     """
-    while True:
-        report = run_jobs(deployment, engines=engines, stop=stop, models=models)
-        if report.models:
-            on_report(report)
-        stop.wait(deployment.settings.poll_seconds)
-        stop.check()
+    with Registration(deployment, models=models) as me, log_fields(worker=me.id):
+        logger.info("Worker looks for work on %s", ", ".join(sorted(models or ())) or "any model")
+        while True:
+            report = _run_what_waits(
+                deployment, me, engines, stop, None, models, lambda progress: None
+            )
+            if report.models:
+                on_report(report)
+            stop.wait(deployment.settings.poll_seconds)
+            stop.check()
 
 
 def _most_urgent_model(

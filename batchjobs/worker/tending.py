@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy.orm import Session
@@ -10,9 +12,12 @@ from sqlalchemy.orm import Session
 from batchjobs.deployment import Deployment
 from batchjobs.finalize import finalize
 from batchjobs.intake import validate
-from batchjobs.queue import claims, jobs
+from batchjobs.obs.metrics import LEASE_RESCUES
+from batchjobs.queue import claims, jobs, workers
 from batchjobs.states import JobState
 from batchjobs.worker.presence import release_dead
+
+logger = logging.getLogger(__name__)
 
 
 def tend(deployment: Deployment, job_id: str | None = None) -> None:
@@ -27,15 +32,33 @@ def tend(deployment: Deployment, job_id: str | None = None) -> None:
 
 def take_stock(deployment: Deployment) -> Sequence[str]:
     """Take over from the dead, end what is overdue. The jobs to `advance`, most urgent first."""
+    settings = deployment.settings
 
-    def take_over(session: Session) -> Sequence[str]:
+    def take_over(session: Session) -> _Stock:
+        dead = 0
         if deployment.database.is_embedded:
-            release_dead(session, deployment.settings.workers_dir)
-        claims.rescue(session, deployment.clock)
-        jobs.expire_due(session, deployment.clock)
-        return jobs.unsettled(session)
+            dead = release_dead(session, settings.workers_dir)
+        workers.remove_dead(session, deployment.clock, lease_seconds=settings.lease_seconds)
+        return _Stock(
+            rescued=dead + claims.rescue(session, deployment.clock),
+            expired=tuple(jobs.expire_due(session, deployment.clock)),
+            unsettled=tuple(jobs.unsettled(session)),
+        )
 
-    return deployment.database.transact(take_over)
+    stock = deployment.database.transact(take_over)
+    if stock.rescued:
+        LEASE_RESCUES.inc(stock.rescued)
+        logger.info("Taken back from silent or dead workers: %d shards", stock.rescued)
+    for job_id in stock.expired:
+        logger.info("Job's window has closed", extra={"job_id": job_id})
+    return stock.unsettled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stock:
+    rescued: int
+    expired: tuple[str, ...]
+    unsettled: tuple[str, ...]
 
 
 def advance(deployment: Deployment, job_id: str) -> None:

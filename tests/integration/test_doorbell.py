@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import subprocess
@@ -164,6 +165,54 @@ def test_worker_whose_engine_fails_ends_with_the_reason(valkey: Valkey, has_brok
         cwd=Path(__file__).parents[2],
     )
     assert done.stdout == "raised 'no such model'\n"
+
+
+LOGGING = """
+import logging
+import sys
+import threading
+from celery import signals
+from batchjobs.celery_bell import celery_app
+from batchjobs.obs.logs import configure, log_fields
+from batchjobs.settings import Settings
+from batchjobs.worker.celery_worker import run_worker
+from batchjobs.worker.stop import StopSignal
+
+ready = threading.Event()
+
+def on_ready(**_):
+    ready.set()
+
+signals.worker_ready.connect(on_ready)
+configure(Settings.load(broker_url=sys.argv[1], log_format="json"), default_level="info")
+
+def work():
+    assert ready.wait(30)
+    with log_fields(worker="w"):
+        logging.getLogger("batchjobs.room").info("Works with %s", sys.argv[1])
+
+run_worker(
+    celery_app(sys.argv[1]),
+    models=["m"],
+    stop=StopSignal(grace_seconds=20, forced_exit=5),
+    work=work,
+)
+"""
+
+
+def test_log_stays_as_it_was_set_up_when_celery_starts(valkey: Valkey) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOGGING, valkey.url],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=WAIT_SECONDS,
+        cwd=Path(__file__).parents[2],
+    )
+    records = [json.loads(line) for line in done.stderr.splitlines()]
+    [record] = [record for record in records if record["logger"] == "batchjobs.room"]
+    assert (record["level"], record["worker"]) == ("INFO", "w")
+    assert record["message"].startswith("Works with ")
 
 
 def test_job_that_passes_intake_rings_for_its_models(deployment: Deployment) -> None:

@@ -57,6 +57,7 @@ def environment_of(home: Path, settings: Mapping[str, Any]) -> dict[str, str]:
 @contextmanager
 def running_server(home: Path, arguments: Sequence[str] = (), **settings: Any) -> Iterator[Server]:
     """`batchjobs serve` in a process of its own, stopped well at the end unless it was killed."""
+    settings = {"log_level": "warning", **settings}
     process = subprocess.Popen(
         [sys.executable, "-m", "batchjobs", "serve", "--port", "0", *arguments],
         env=environment_of(home, settings),

@@ -7,6 +7,7 @@ import pytest
 
 from batchjobs.errors import InvalidRequestError, ModelError
 from batchjobs.models import File, Job, JobError
+from batchjobs.outlook import Outlook
 from batchjobs.queue.jobs import Tally
 from batchjobs.states import JobState
 from batchjobs.wire import (
@@ -64,6 +65,10 @@ def test_a_fresh_batch_has_every_key_and_nothing_known() -> None:
         "request_counts": {"total": 0, "completed": 0, "failed": 0},
         "usage": None,
         "metadata": None,
+        "deadline": CREATED_SECONDS + 86400,
+        "eta": None,
+        "at_risk": False,
+        "notice": None,
     }
 
 
@@ -86,6 +91,21 @@ def test_a_running_batch_counts_what_is_done() -> None:
     }
     assert wire["model"] == "gpt"
     assert wire["metadata"] == {"k": "v"}
+
+
+OUTLOOK = Outlook(eta=CREATED + timedelta(hours=1), at_risk=True, notice="Nobody works.")
+
+
+def test_what_is_expected_of_a_running_batch_is_told() -> None:
+    wire = batch_object(job(status=JobState.IN_PROGRESS), TALLY, [], OUTLOOK)
+    assert wire["eta"] == CREATED_SECONDS + 3601  # never before it is expected
+    assert (wire["at_risk"], wire["notice"]) == (True, "Nobody works.")
+
+
+@pytest.mark.parametrize("status", sorted(set(JobState) - {"validating", "in_progress"}))
+def test_nothing_is_expected_of_a_batch_that_ends_or_has_ended(status: JobState) -> None:
+    wire = batch_object(job(status=status), TALLY, [], OUTLOOK)
+    assert (wire["eta"], wire["at_risk"], wire["notice"]) == (None, False, None)
 
 
 def test_a_batch_of_several_models_names_none() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -11,14 +12,17 @@ from starlette.testclient import TestClient
 from batchjobs.deployment import Deployment
 from batchjobs.finalize import finalize
 from batchjobs.models import File
-from batchjobs.queue import jobs
+from batchjobs.queue import jobs, workers
+from batchjobs.queue.workers import Condition, Identity
 from batchjobs.worker.tending import tend
 from tests.support.api import create, jsonl, lines, upload
 from tests.support.jobs import (
     ENDPOINT,
+    MODEL,
     START,
     answer,
     clock_of,
+    complete,
     complete_all,
     create_job,
     must_claim,
@@ -64,6 +68,10 @@ def test_created_batch_is_validating(client: TestClient) -> None:
         "request_counts": {"total": 0, "completed": 0, "failed": 0},
         "usage": None,
         "metadata": {"a": "b"},
+        "deadline": START_SECONDS + 86400,
+        "eta": None,
+        "at_risk": False,
+        "notice": None,
     }
     assert client.get(f"/v1/batches/{batch['id']}").json() == batch
 
@@ -324,6 +332,39 @@ def test_unchanged_batch_is_304(deployment: Deployment, client: TestClient) -> N
     changed = client.get(url, headers={"if-none-match": tag})
     assert (changed.status_code, changed.json()["status"]) == (200, "failed")
     assert changed.headers["etag"] != tag
+
+
+def work(deployment: Deployment, rate: float | None) -> None:
+    """A worker that has the model loaded says how fast it is."""
+    who = Identity(id="w", host="h", pid=1, models=None, job_id=None)
+    condition = Condition(loaded_model=MODEL, tokens_per_second=rate)
+    with deployment.database.write() as session:
+        workers.report(session, deployment.clock, who, condition)
+
+
+def test_eta_moves_without_making_news_and_risk_is_news(
+    deployment: Deployment, client: TestClient
+) -> None:
+    job_id = start_job(deployment, [request_line(str(number)) for number in range(4)])
+    complete(deployment, must_claim(deployment))
+    url = f"/v1/batches/{job_id}"
+    unserved = client.get(url)
+    assert "No live worker serves the model 'tiny'" in unserved.json()["notice"]
+    work(deployment, 1)
+    served = client.get(f"{url}?wait=60", headers={"if-none-match": unserved.headers["etag"]})
+    assert (served.status_code, served.json()["notice"]) == (200, None)
+    assert served.json()["eta"] > START_SECONDS
+    tag = served.headers["etag"]
+    work(deployment, 0.5)
+    deadline = time.monotonic() + 20
+    while client.get(url).json()["eta"] == served.json()["eta"]:
+        assert time.monotonic() < deadline
+    assert client.get(url, headers={"if-none-match": tag}).status_code == 304
+    assert client.get("/v1/batches").json()["data"] == [client.get(url).json()]
+    work(deployment, 0.0001)
+    risky = client.get(f"{url}?wait=60", headers={"if-none-match": tag})
+    assert (risky.status_code, risky.json()["at_risk"]) == (200, True)
+    assert risky.json()["eta"] > risky.json()["deadline"]
 
 
 def test_waiting_for_an_ended_batch_answers_at_once(

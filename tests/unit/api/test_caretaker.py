@@ -104,6 +104,22 @@ def test_failure_of_any_kind_does_not_end_the_caretaker(
     assert not caretaker.is_running
 
 
+def test_job_at_risk_is_warned_of_once_and_before_its_deadline(
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    job_id = start_job(deployment, [request_line("a")])
+    with caplog.at_level(logging.WARNING):
+        Caretaker(deployment).look()
+        assert caplog.records == []
+        clock_of(deployment).advance(timedelta(hours=22))
+        caretaker = Caretaker(deployment)
+        caretaker.look()
+        caretaker.look()
+    [record] = caplog.records
+    assert record.job_id == job_id  # type: ignore[attr-defined]
+    assert "No live worker serves" in record.message
+
+
 def test_expired_files_are_removed(deployment: Deployment) -> None:
     client = TestClient(create_app(deployment))
     fields = {"expires_after[anchor]": "created_at", "expires_after[seconds]": "3600"}

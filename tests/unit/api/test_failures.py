@@ -57,7 +57,7 @@ def test_fault_of_ours_is_in_the_log_under_the_id_that_the_caller_gets(
     assert (error["type"], error["param"], error["code"]) == ("server_error", None, None)
     assert "secret" not in reply.text
     request_id = error["message"].partition("request id ")[2].rstrip(").")
-    assert request_id in caplog.text
+    assert [record.request_id for record in caplog.records] == [request_id]  # type: ignore[attr-defined]
     assert "secret" in caplog.text
 
 

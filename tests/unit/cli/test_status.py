@@ -3,7 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from batchjobs import wire
+from batchjobs.deployment import Deployment
 from batchjobs.queue import jobs
+from batchjobs.settings import Settings
 from tests.support.cli import finished_job, run, run_json, waiting_job
 from tests.support.jobs import answer, create_job, must_claim, open_deployment
 
@@ -27,6 +29,21 @@ def test_table_says_how_far_the_job_is(home: Path) -> None:
     assert "10 in, 5 out" in text
     assert "owner=me" in text
     assert "expires" in text
+
+
+def test_table_says_what_keeps_the_job_waiting(home: Path) -> None:
+    with Deployment.open(Settings.load(home=home)) as deployment:
+        job_id = waiting_job(deployment)
+    text = run("status", job_id).stdout
+    assert "No live worker serves the model 'tiny'" in text
+    assert "at risk" not in text
+    assert run_json("list")["data"][0]["notice"] in text
+
+
+def test_table_says_that_the_job_is_at_risk(home: Path) -> None:
+    with open_deployment(home) as deployment:
+        job_id = waiting_job(deployment)  # long ago, by the clock that the command goes by
+    assert "at risk" in run("status", job_id).stdout
 
 
 def test_table_says_where_the_results_lie(home: Path) -> None:

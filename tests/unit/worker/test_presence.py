@@ -23,9 +23,9 @@ def owners(deployment: Deployment) -> set[str]:
 
 
 def test_worker_is_alive_until_its_context_ends(tmp_path: Path) -> None:
-    with present(tmp_path) as worker:
-        assert is_alive(tmp_path, worker)
-    assert not is_alive(tmp_path, worker)
+    with present(tmp_path, "worker-1"):
+        assert is_alive(tmp_path, "worker-1")
+    assert not is_alive(tmp_path, "worker-1")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -45,12 +45,12 @@ def test_embedded_deployment_takes_over_from_a_dead_worker_at_once(tmp_path: Pat
 def test_live_worker_of_this_host_keeps_its_shards(tmp_path: Path) -> None:
     with (
         open_deployment(tmp_path) as deployment,
-        present(deployment.settings.workers_dir) as worker,
+        present(deployment.settings.workers_dir, "worker-1"),
     ):
         start_job(deployment, [request_line("a")])
-        must_claim(deployment, owner=worker)
+        must_claim(deployment, owner="worker-1")
         tend(deployment)
-        assert owners(deployment) == {worker}
+        assert owners(deployment) == {"worker-1"}
 
 
 def test_on_a_server_only_the_lease_counts_as_the_worker_may_be_elsewhere(

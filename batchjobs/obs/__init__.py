@@ -1,0 +1,1 @@
+"""What an operator sees: logs, and the figures that several rooms count."""
