@@ -58,7 +58,7 @@ def run_script(name: str, url: str, work: Path, *, python: Path | None = None) -
 
 
 def _directory(requirements: tuple[str, ...]) -> Path:
-    wanted = json.dumps([sys.version, sys.prefix, *requirements])
+    wanted = json.dumps([sys.version, sys.base_prefix, *requirements])
     digest = hashlib.sha256(wanted.encode()).hexdigest()[:16]
     name = requirements[0].partition("==")[0]
     root = os.environ.get("BATCHJOBS_TEST_CLIENTS_DIR") or (

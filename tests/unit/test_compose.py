@@ -206,6 +206,13 @@ def test_secrets_are_not_committed() -> None:
     assert ".env" in (ROOT / ".gitignore").read_text().splitlines()
 
 
-def test_the_second_gpu_of_the_documents_is_a_compose_file() -> None:
+def test_the_second_gpu_of_the_documents_is_another_of_the_same_kind() -> None:
     [block] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/deploy.md").read_text(), re.DOTALL)
-    schema().validate(yaml.safe_load(block))
+    documented = yaml.safe_load(block)
+    schema().validate(documented)
+    second, first = documented["services"]["worker-1"], compose.read_raw(GPU)["services"]["worker"]
+    assert second["image"] == first["image"]
+    assert second["build"] == read(GPU)["services"]["worker"]["build"]
+    assert second["environment"] == first["environment"]
+    [device] = second["deploy"]["resources"]["reservations"]["devices"]
+    assert device["device_ids"] == ["1"]
