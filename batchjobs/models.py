@@ -33,6 +33,9 @@ NAMING = {
     "pk": "pk_%(table_name)s",
 }
 
+DEFAULT_TENANT = "default"
+"""Whose everything is that nobody with a key has asked for."""
+
 # SQLite numbers rows only in a column of exactly INTEGER.
 RowId = BigInteger().with_variant(Integer, "sqlite")
 
@@ -104,6 +107,7 @@ class File(Base):
     """An uploaded or produced JSONL object. `filename` is the user's word, never a path of ours."""
 
     __tablename__ = "files"
+    __table_args__ = (Index(None, "tenant", "created_at", "id"),)
 
     id: Mapped[str] = mapped_column(UserWord(64), primary_key=True)
     purpose: Mapped[str] = mapped_column(String(32))
@@ -111,6 +115,7 @@ class File(Base):
     bytes: Mapped[int] = mapped_column(BigInteger)
     sha256: Mapped[str] = mapped_column(String(64))
     key: Mapped[str] = mapped_column(String(255))
+    tenant: Mapped[str] = mapped_column(UserWord(64), server_default=DEFAULT_TENANT)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
 
@@ -122,7 +127,8 @@ class Job(Base):
     __table_args__ = (
         Index(None, "status", "expires_at"),
         Index(None, "created_at", "id"),
-        Index(None, "request_key", unique=True),
+        Index(None, "tenant", "created_at", "id"),
+        Index(None, "tenant", "request_key", unique=True),
     )
 
     id: Mapped[str] = mapped_column(UserWord(64), primary_key=True)
@@ -147,6 +153,7 @@ class Job(Base):
     """Digest of the key that names the create request, and of what it asked for: the same request
     sent again makes no second job."""
     request_digest: Mapped[str | None] = mapped_column(String(64))
+    tenant: Mapped[str] = mapped_column(UserWord(64), server_default=DEFAULT_TENANT)
 
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
@@ -264,3 +271,20 @@ class ModelAlias(Base):
 
     alias: Mapped[str] = mapped_column(String(255), primary_key=True)
     model: Mapped[str] = mapped_column(ForeignKey("models.name"), index=True)
+
+
+class ApiKey(Base):
+    """Who may act as `tenant`. The secret itself is nowhere, only its digest."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(UserWord(64), primary_key=True)
+    tenant: Mapped[str] = mapped_column(UserWord(64))
+    name: Mapped[str] = mapped_column(UserWord(64))
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    hint: Mapped[str] = mapped_column(String(16))
+    """The secret's first and last characters, for a person to tell it by."""
+    created_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    """Coarse: a use is noted at most once an hour."""
