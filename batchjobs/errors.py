@@ -5,7 +5,8 @@ BatchJobsError            every error of ours; its message is one sentence a per
 ├── NotFoundError         no such job, file or model
 ├── ConflictError         the state does not allow it (wire: 409)
 ├── InvalidRequestError   a request to the API, or one line of a file, is wrong (wire: 400)
-│   └── TooLargeError     it has more bytes than are taken (wire: 413)
+│   ├── TooLargeError     it has more bytes than are taken (wire: 413)
+│   └── AuthenticationError   it comes without an API key that is taken (wire: 401)
 ├── ModelError            a model cannot be loaded or cannot be packed
 ├── StoreError            the object store
 │   ├── ObjectExistsError
@@ -58,6 +59,12 @@ class TooLargeError(InvalidRequestError):
     """A request has more bytes than are taken."""
 
     status_code = 413
+
+
+class AuthenticationError(InvalidRequestError):
+    """A request has no API key, or one that is not taken."""
+
+    status_code = 401
 
 
 class UsageError(InvalidRequestError):

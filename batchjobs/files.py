@@ -1,4 +1,8 @@
-"""Files: an object in the store and the row that makes it one of ours."""
+"""Files: an object in the store and the row that makes it one of ours.
+
+To one tenant, another's file is as unknown as one that never was. Without a `tenant`, a function
+sees everyone's: for operators and workers.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,13 @@ from datetime import timedelta
 from typing import BinaryIO
 
 from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import Session
 
 from batchjobs.clock import Clock
 from batchjobs.deployment import Deployment
 from batchjobs.errors import ConflictError, NotFoundError, TooLargeError
 from batchjobs.ids import new_file_id
-from batchjobs.models import File, Job
+from batchjobs.models import DEFAULT_TENANT, File, Job
 from batchjobs.states import TERMINAL
 from batchjobs.store.base import ObjectStore, ObjectWriter
 from batchjobs.store.layout import (
@@ -68,6 +72,7 @@ def add_row(
     filename: str,
     purpose: str,
     expires_after: timedelta | None = None,
+    tenant: str = DEFAULT_TENANT,
 ) -> File:
     """Make a written object a file. `filename` is kept as the user's word for it."""
     now = clock.now(session)
@@ -78,6 +83,7 @@ def add_row(
         bytes=written.size,
         sha256=written.sha256,
         key=file_key(written.file_id),
+        tenant=tenant,
         created_at=now,
         expires_at=None if expires_after is None else now + expires_after,
     )
@@ -93,6 +99,7 @@ def add_file(
     filename: str,
     purpose: str,
     max_bytes: int | None = None,
+    tenant: str = DEFAULT_TENANT,
 ) -> File:
     """Take in a file of any content, in bounded memory.
 
@@ -106,15 +113,30 @@ def add_file(
             if max_bytes is not None and written.size > max_bytes:
                 raise too_large(filename, max_bytes)
     with deployment.database.write() as session:
-        return add_row(session, deployment.clock, written, filename=filename, purpose=purpose)
+        return add_row(
+            session,
+            deployment.clock,
+            written,
+            filename=filename,
+            purpose=purpose,
+            tenant=tenant,
+        )
 
 
-def get_file(session: Session, file_id: str) -> File:
+def get_file(session: Session, file_id: str, *, tenant: str | None = None) -> File:
     """Raises NotFoundError."""
-    file = session.get(File, file_id)
+    file = find_file(session, file_id, tenant=tenant)
     if file is None:
         raise NotFoundError(f"No such File object: {file_id}", param="id")
     return file
+
+
+def find_file(
+    session: Session, file_id: str, *, tenant: str | None = None, for_update: bool = False
+) -> File | None:
+    """None if there is no such file. `for_update` keeps it from being deleted meanwhile."""
+    file = session.get(File, file_id, with_for_update=for_update)
+    return None if file is None or tenant not in (None, file.tenant) else file
 
 
 def open_file(store: ObjectStore, file: File) -> BinaryIO:
@@ -129,12 +151,15 @@ def page(
     after: str | None = None,
     newest_first: bool = True,
     purpose: str | None = None,
+    tenant: str | None = None,
 ) -> tuple[Sequence[File], bool]:
     """At most `limit` files that follow the file `after`, and whether more do.
 
     Raises NotFoundError for an unknown `after`.
     """
     query = select(File).limit(limit + 1)
+    if tenant is not None:
+        query = query.where(File.tenant == tenant)
     if purpose is not None:
         query = query.where(File.purpose == purpose)
     if newest_first:
@@ -142,19 +167,19 @@ def page(
     else:
         query = query.order_by(File.created_at, File.id)
     if after is not None:
-        query = query.where(_follows(get_file(session, after), newest_first))
+        query = query.where(_follows(get_file(session, after, tenant=tenant), newest_first))
     files = session.scalars(query).all()
     return files[:limit], len(files) > limit > 0
 
 
-def delete_file(deployment: Deployment, file_id: str) -> None:
+def delete_file(deployment: Deployment, file_id: str, *, tenant: str | None = None) -> None:
     """Take the file out of the database, then out of the store.
 
     Raises:
         NotFoundError: no such file.
         ConflictError: a job that has not ended reads it.
     """
-    key = deployment.database.transact(lambda session: _delete_row(session, file_id))
+    key = deployment.database.transact(lambda session: _delete_row(session, file_id, tenant))
     deployment.store.delete(key)
 
 
@@ -164,7 +189,7 @@ def remove_expired(deployment: Deployment) -> int:
         now = deployment.clock.now(session)
         expired = session.scalars(
             select(File.id)
-            .where(File.expires_at <= now, ~exists().where(_reads(File.id)))
+            .where(File.expires_at <= now, ~exists().where(_reads(File)))
             .limit(SWEEP_FILES)
         ).all()
     for file_id in expired:
@@ -224,10 +249,10 @@ def too_large(filename: str, max_bytes: int) -> TooLargeError:
     )
 
 
-def _delete_row(session: Session, file_id: str) -> str:
+def _delete_row(session: Session, file_id: str, tenant: str | None) -> str:
     """The key of the object, which is then no file's."""
-    file = get_file(session, file_id)
-    reader = session.scalar(select(Job.id).where(_reads(file_id)).limit(1))
+    file = get_file(session, file_id, tenant=tenant)
+    reader = session.scalar(select(Job.id).where(_reads(file)).limit(1))
     if reader is not None:
         raise ConflictError(
             f"Cannot delete the file '{file_id}': the batch '{reader}' has not ended and reads it."
@@ -245,9 +270,11 @@ def _follows(file: File, newest_first: bool) -> ColumnElement[bool]:
     return or_(File.created_at > file.created_at, and_(same, File.id > file.id))
 
 
-def _reads(file_id: InstrumentedAttribute[str] | str) -> ColumnElement[bool]:
-    """Whether a job still needs the file as its input."""
-    return and_(Job.input_file_id == file_id, Job.status.not_in(TERMINAL))
+def _reads(file: File | type[File]) -> ColumnElement[bool]:
+    """Whether a job still needs the file as its input: another tenant's may name it in vain."""
+    return and_(
+        Job.input_file_id == file.id, Job.tenant == file.tenant, Job.status.not_in(TERMINAL)
+    )
 
 
 def _storable(filename: str) -> str:

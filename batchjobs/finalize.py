@@ -142,6 +142,7 @@ def _commit(deployment: Deployment, job: Job, files: _Files, tally: Tally) -> bo
                     filename=filename,
                     purpose=PURPOSE,
                     expires_after=expires_after,
+                    tenant=job.tenant,
                 )
         return published
 

@@ -14,6 +14,10 @@ def new_file_id() -> str:
     return f"file-{secrets.token_hex(16)}"
 
 
+def new_key_id() -> str:
+    return f"key_{secrets.token_hex(8)}"
+
+
 def new_worker_id() -> str:
     return f"worker-{secrets.token_hex(8)}"
 

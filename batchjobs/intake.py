@@ -20,6 +20,7 @@ from batchjobs.endpoints.base import Body, Endpoint, LineProblem
 from batchjobs.endpoints.fields import as_problem
 from batchjobs.envelope import read_body, read_custom_id
 from batchjobs.errors import InvalidRequestError, ObjectMissingError
+from batchjobs.files import find_file
 from batchjobs.jsonl import RawLine, parse_object, read_lines
 from batchjobs.models import File, Job
 from batchjobs.moved_lines import MovedLines
@@ -64,7 +65,7 @@ def validate(deployment: Deployment, job_id: str) -> None:
         job = jobs.get(session, job_id)
         if job.status != JobState.VALIDATING:
             return
-        file = session.get(File, job.input_file_id)
+        file = find_file(session, job.input_file_id, tenant=job.tenant)
         names = catalogue.names(session)
     found = examine(deployment, job, file, names)
     concluded = deployment.database.transact(
@@ -92,7 +93,7 @@ def _conclude(
 ) -> Plan | list[FoundProblem] | None:
     """Start or fail the job, and by what; None if it is not validating any more."""
     # The lock is against a deletion that has not yet seen this job.
-    file = session.get(File, job.input_file_id, with_for_update=True)
+    file = find_file(session, job.input_file_id, tenant=job.tenant, for_update=True)
     if isinstance(found, Plan) and file is None:
         found = [FoundProblem(line=None, problem=as_problem(_missing_file(job)))]
     if isinstance(found, list):

@@ -35,6 +35,8 @@ NAMING = {
 }
 
 ANY_LINE = 2**31 - 1
+DEFAULT_TENANT = "default"
+"""Whose everything is that nobody with a key has asked for."""
 
 # SQLite numbers rows only in a column of exactly INTEGER.
 RowId = BigInteger().with_variant(Integer, "sqlite")
@@ -108,6 +110,7 @@ class File(Base):
     """An uploaded or produced JSONL object. `filename` is the user's word, never a path of ours."""
 
     __tablename__ = "files"
+    __table_args__ = (Index(None, "tenant", "created_at", "id"),)
 
     id: Mapped[str] = mapped_column(UserWord(64), primary_key=True)
     purpose: Mapped[str] = mapped_column(String(32))
@@ -115,6 +118,7 @@ class File(Base):
     bytes: Mapped[int] = mapped_column(BigInteger)
     sha256: Mapped[str] = mapped_column(String(64))
     key: Mapped[str] = mapped_column(String(255))
+    tenant: Mapped[str] = mapped_column(UserWord(64), server_default=DEFAULT_TENANT)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
 
@@ -126,7 +130,8 @@ class Job(Base):
     __table_args__ = (
         Index(None, "status", "expires_at"),
         Index(None, "created_at", "id"),
-        Index(None, "request_key", unique=True),
+        Index(None, "tenant", "created_at", "id"),
+        Index(None, "tenant", "request_key", unique=True),
     )
 
     id: Mapped[str] = mapped_column(UserWord(64), primary_key=True)
@@ -151,6 +156,7 @@ class Job(Base):
     """Digest of the key that names the create request, and of what it asked for: the same request
     sent again makes no second job."""
     request_digest: Mapped[str | None] = mapped_column(String(64))
+    tenant: Mapped[str] = mapped_column(UserWord(64), server_default=DEFAULT_TENANT)
 
     plan_key: Mapped[str | None] = mapped_column(String(255))
     """The object of the lines that run in another order than the file's, if any do."""
@@ -304,3 +310,20 @@ class Worker(Base):
     waiting: Mapped[int] = mapped_column(default=0)
     started_at: Mapped[datetime]
     seen_at: Mapped[datetime]
+
+
+class ApiKey(Base):
+    """Who may act as `tenant`. The secret itself is nowhere, only its digest."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(UserWord(64), primary_key=True)
+    tenant: Mapped[str] = mapped_column(UserWord(64))
+    name: Mapped[str] = mapped_column(UserWord(64))
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    hint: Mapped[str] = mapped_column(String(16))
+    """The secret's first and last characters, for a person to tell it by."""
+    created_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    """Coarse: a use is noted at most once an hour."""

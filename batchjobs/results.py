@@ -40,14 +40,16 @@ class ResultsSoFar:
     lines: Iterator[bytes]
 
 
-def results_so_far(deployment: Deployment, job_id: str, *, offset: int = 0) -> ResultsSoFar:
+def results_so_far(
+    deployment: Deployment, job_id: str, *, offset: int = 0, tenant: str | None = None
+) -> ResultsSoFar:
     """What is finished of the input lines behind line number `offset`.
 
     Raises:
         NotFoundError: no such job, or a result file of it has been deleted.
     """
     with deployment.database.read() as session:
-        job = jobs.get(session, job_id)
+        job = jobs.get(session, job_id, tenant=tenant)
         shards = [] if job.status in TERMINAL else claims.shards(session, job_id)
     if job.status in TERMINAL:
         lines = _published(deployment, job, offset)
@@ -57,7 +59,7 @@ def results_so_far(deployment: Deployment, job_id: str, *, offset: int = 0) -> R
     except ObjectMissingError:  # it has ended in the meantime, and its parts are gone
         if not _has_ended(deployment, job_id):
             raise
-        return results_so_far(deployment, job_id, offset=offset)
+        return results_so_far(deployment, job_id, offset=offset, tenant=tenant)
     lines = _unpublished(deployment, job_id, shards, offset)
     return ResultsSoFar(is_complete=False, last_line=last_line, lines=lines)
 

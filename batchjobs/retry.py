@@ -15,21 +15,21 @@ from batchjobs.queue import jobs
 from batchjobs.states import TERMINAL
 
 
-def retry(deployment: Deployment, job_id: str) -> Job:
-    """The new job, which is still to be validated; its lines are copied as they were.
+def retry(deployment: Deployment, job_id: str, *, tenant: str | None = None) -> Job:
+    """The new job, of the same tenant and still to be validated; its lines are copied as they were.
 
     Raises:
         NotFoundError: no such job, or a file of it has been deleted.
         ConflictError: it has not ended, or every line of it has an answer.
     """
     with deployment.database.read() as session:
-        job = jobs.get(session, job_id)
+        job = jobs.get(session, job_id, tenant=tenant)
         if job.status not in TERMINAL:
             raise ConflictError(f"Cannot retry a batch with status '{job.status}'.")
         if job.error_file_id is None:
             raise ConflictError(f"The batch '{job_id}' has no failed lines to retry.")
-        input_file = get_file(session, job.input_file_id)
-        error_file = get_file(session, job.error_file_id)
+        input_file = get_file(session, job.input_file_id, tenant=job.tenant)
+        error_file = get_file(session, job.error_file_id, tenant=job.tenant)
     wanted = _result_ids(deployment, error_file)
     with create_file(deployment.store) as target:
         _copy_lines(deployment, job, input_file, wanted, target)
@@ -58,6 +58,7 @@ def _create(session: Session, deployment: Deployment, job: Job, written: FileWri
         written,
         filename=f"{job.id}_retry.jsonl",
         purpose=INPUT_PURPOSE,
+        tenant=job.tenant,
     )
     return jobs.create(
         session,
@@ -70,4 +71,5 @@ def _create(session: Session, deployment: Deployment, job: Job, written: FileWri
         metadata=job.job_metadata,
         seed=job.seed,
         output_expires_seconds=job.output_expires_seconds,
+        tenant=job.tenant,
     )

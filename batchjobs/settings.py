@@ -33,6 +33,8 @@ class Settings(BaseSettings):
     """PostgreSQL, with its password; None is SQLite in `home`."""
     broker_url: SecretStr | None = None
     """Celery's, with its password; None lets workers find out by themselves."""
+    metrics_token: SecretStr | None = None
+    """Opens `/metrics`; None leaves them open where the API needs no keys."""
     debug: bool = False
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] | None = None

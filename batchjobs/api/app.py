@@ -6,10 +6,10 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from batchjobs import __version__
-from batchjobs.api import batches, failures, files, health, metrics, models
+from batchjobs.api import access, batches, failures, files, health, metrics, models
 from batchjobs.api.request_ids import RequestIds
 from batchjobs.api.traffic import Traffic
 from batchjobs.caretaker import Caretaker
@@ -17,9 +17,10 @@ from batchjobs.deployment import Deployment
 from batchjobs.forecast import Forecast
 
 
-def create_app(deployment: Deployment) -> FastAPI:
-    """The caretaker runs from the application's startup to its shutdown. Whoever sets
-    `state.closing` beforehand has requests answered that wait for something."""
+def create_app(deployment: Deployment, *, require_keys: bool = False) -> FastAPI:
+    """With `require_keys`, requests without an API key are refused. The caretaker runs from the
+    application's startup to its shutdown. Whoever sets `state.closing` beforehand has requests
+    answered that wait for something."""
     forecast = Forecast(deployment)
     caretaker = Caretaker(deployment, forecast)
 
@@ -31,6 +32,7 @@ def create_app(deployment: Deployment) -> FastAPI:
     # Without documents: what is taken and given is the public API's, and docs/api.md says the rest.
     app = FastAPI(title="batchjobs", version=__version__, openapi_url=None, lifespan=lifespan)
     app.state.deployment = deployment
+    app.state.require_keys = require_keys
     app.state.closing = threading.Event()
     app.state.caretaker = caretaker
     app.state.forecast = forecast
@@ -38,6 +40,8 @@ def create_app(deployment: Deployment) -> FastAPI:
     failures.install(app)
     app.add_middleware(RequestIds)
     app.add_middleware(Traffic, registry=app.state.registry)
-    for room in (files, batches, models, health, metrics):
-        app.include_router(room.router)
+    for room in (files, batches, models):
+        app.include_router(room.router, dependencies=[Depends(access.read_tenant)])
+    app.include_router(metrics.router, dependencies=[Depends(access.check_metrics_token)])
+    app.include_router(health.router)
     return app

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from batchjobs import wire
+from batchjobs.api.access import Tenant, read_tenant
 from batchjobs.api.answers import json_answer, versioned_answer
 from batchjobs.api.expiry import read_expiry
 from batchjobs.api.requests import (
@@ -53,12 +54,14 @@ router = APIRouter(prefix="/v1/batches")
 
 
 @router.post("")
-def create(deployment: Service, caretaker: Care, request: Request, body: JsonObject) -> Response:
+def create(
+    deployment: Service, tenant: Tenant, caretaker: Care, request: Request, body: JsonObject
+) -> Response:
     _check(body)
     name = _name(request, body)
 
     def make(session: Session) -> wire.Wire:
-        job = None if name is None else repeats.earlier(session, name)
+        job = None if name is None else repeats.earlier(session, name, tenant=tenant)
         job = job or jobs.create(
             session,
             deployment.clock,
@@ -69,6 +72,7 @@ def create(deployment: Service, caretaker: Care, request: Request, body: JsonObj
             metadata=body.get("metadata"),
             output_expires_seconds=read_expiry(_EXPIRY, body.get(_EXPIRY)),
             request=name,
+            tenant=tenant,
         )
         return _object(session, job)
 
@@ -78,13 +82,13 @@ def create(deployment: Service, caretaker: Care, request: Request, body: JsonObj
 
 
 @router.get("")
-def index(deployment: Service, forecast: Ahead, request: Request) -> Response:
+def index(deployment: Service, tenant: Tenant, forecast: Ahead, request: Request) -> Response:
     query = request.query_params
     limit = read_number(query, "limit", default=DEFAULT_LIMIT, highest=MAX_LIMIT)
     after = read_after(query)
     outlooks = forecast.outlooks()
     with deployment.database.read() as session:
-        found, has_more = jobs.page(session, limit=limit, after=after)
+        found, has_more = jobs.page(session, limit=limit, after=after, tenant=tenant)
         data = [_object(session, job, outlooks.get(job.id, NOTHING_AHEAD)) for job in found]
         page = wire.list_page(data, has_more=has_more)
     return json_answer(page)
@@ -95,14 +99,19 @@ async def retrieve(
     deployment: Service, forecast: Ahead, request: Request, batch_id: str
 ) -> Response:
     """With `?wait=` it answers when the batch is another than the caller knows by its ETag, or
-    without one when it has ended, at the latest after so many seconds."""
+    without one when it has ended, at the latest after so many seconds. A key may be revoked
+    meanwhile."""
+
+    def look() -> wire.Wire:
+        return _load(deployment, read_tenant(request, deployment), forecast, batch_id)
+
     wait = read_number(request.query_params, "wait", default=0, highest=MAX_WAIT_SECONDS)
     known = request.headers.get("if-none-match")
     closing: threading.Event = request.app.state.closing
     until = time.monotonic() + wait
     pause = _FIRST_PAUSE_SECONDS
     while True:
-        batch = await run_in_threadpool(_load, deployment, forecast, batch_id)
+        batch = await run_in_threadpool(look)
         answer = versioned_answer(batch, known, restless=wire.RESTLESS)
         is_news = answer.status_code != 304 if known else batch["status"] in TERMINAL
         left = 0 if closing.is_set() else until - time.monotonic()
@@ -113,32 +122,35 @@ async def retrieve(
 
 
 @router.post("/{batch_id}/cancel")
-def cancel(deployment: Service, caretaker: Care, batch_id: str) -> Response:
-    batch = deployment.database.transact(
-        lambda session: _object(session, jobs.cancel(session, deployment.clock, batch_id))
-    )
+def cancel(deployment: Service, tenant: Tenant, caretaker: Care, batch_id: str) -> Response:
+    def end(session: Session) -> wire.Wire:
+        return _object(session, jobs.cancel(session, deployment.clock, batch_id, tenant=tenant))
+
+    batch = deployment.database.transact(end)
     caretaker.ring()
     return json_answer(batch)
 
 
 @router.delete("/{batch_id}")
-def delete(deployment: Service, batch_id: str) -> Response:
-    deployment.database.transact(lambda session: jobs.remove(session, batch_id))
+def delete(deployment: Service, tenant: Tenant, batch_id: str) -> Response:
+    deployment.database.transact(lambda session: jobs.remove(session, batch_id, tenant=tenant))
     return json_answer(wire.deleted(batch_id, "batch"))
 
 
 @router.post("/{batch_id}/retry")
-def retry_failed(deployment: Service, caretaker: Care, forecast: Ahead, batch_id: str) -> Response:
-    job = retry(deployment, batch_id)
+def retry_failed(
+    deployment: Service, tenant: Tenant, caretaker: Care, forecast: Ahead, batch_id: str
+) -> Response:
+    job = retry(deployment, batch_id, tenant=tenant)
     caretaker.ring()
-    return json_answer(_load(deployment, forecast, job.id))
+    return json_answer(_load(deployment, tenant, forecast, job.id))
 
 
 @router.get("/{batch_id}/results")
-def results(deployment: Service, request: Request, batch_id: str) -> Response:
+def results(deployment: Service, tenant: Tenant, request: Request, batch_id: str) -> Response:
     """What is finished so far, behind line `?offset=` of the input."""
     offset = read_number(request.query_params, "offset", default=0, highest=MAX_OFFSET)
-    found = results_so_far(deployment, batch_id, offset=offset)
+    found = results_so_far(deployment, batch_id, offset=offset, tenant=tenant)
     headers = {
         "x-incomplete": str(not found.is_complete).lower(),
         "x-last-line": str(found.last_line),
@@ -175,10 +187,10 @@ def _name(request: Request, body: dict[str, Any]) -> RequestName | None:
     return RequestName.of(key, body)
 
 
-def _load(deployment: Deployment, forecast: Forecast, batch_id: str) -> wire.Wire:
+def _load(deployment: Deployment, tenant: str, forecast: Forecast, batch_id: str) -> wire.Wire:
     outlook = forecast.outlooks().get(batch_id, NOTHING_AHEAD)
     with deployment.database.read() as session:
-        return _object(session, jobs.get(session, batch_id), outlook)
+        return _object(session, jobs.get(session, batch_id, tenant=tenant), outlook)
 
 
 def _object(session: Session, job: Job, outlook: Outlook = NOTHING_AHEAD) -> wire.Wire:

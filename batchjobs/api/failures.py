@@ -13,11 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from batchjobs.api.answers import json_answer
-from batchjobs.errors import BatchJobsError, InvalidRequestError
+from batchjobs.errors import AuthenticationError, BatchJobsError, InvalidRequestError
 
 logger = logging.getLogger(__name__)
 
 _SERVER_ERRORS = 500
+_CHALLENGE = {"www-authenticate": "Bearer"}
 
 
 class _HttpError(InvalidRequestError):
@@ -36,7 +37,8 @@ def install(app: FastAPI) -> None:
 
 async def _answer(request: Request, error: Exception) -> Response:
     if isinstance(error, BatchJobsError) and error.status_code < _SERVER_ERRORS:
-        return json_answer(error.wire(), status_code=error.status_code)
+        headers = _CHALLENGE if isinstance(error, AuthenticationError) else None
+        return json_answer(error.wire(), status_code=error.status_code, headers=headers)
     request_id = getattr(request.state, "request_id", "unknown")
     logger.error(
         "%s %s failed",

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
 from batchjobs import wire
+from batchjobs.api.access import Tenant
 from batchjobs.api.answers import entity_tag, is_known, json_answer
 from batchjobs.api.ranges import ByteRange, UnsatisfiableRangeError, parse_range
 from batchjobs.api.requests import Service, read_after, read_newest_first, read_number
@@ -34,10 +35,11 @@ router = APIRouter(prefix="/v1/files")
 
 
 @router.post("")
-async def create(deployment: Service, request: Request) -> Response:
+async def create(deployment: Service, tenant: Tenant, request: Request) -> Response:
     body = request.stream()
     try:
-        upload = Upload(deployment, request.headers.get("content-type", ""))
+        content_type = request.headers.get("content-type", "")
+        upload = Upload(deployment, content_type, tenant=tenant)
         file = await _receive(upload, body)
     except InvalidRequestError:
         await _drain(body)
@@ -48,7 +50,7 @@ async def create(deployment: Service, request: Request) -> Response:
 
 
 @router.get("")
-def index(deployment: Service, request: Request) -> Response:
+def index(deployment: Service, tenant: Tenant, request: Request) -> Response:
     query = request.query_params
     limit = read_number(query, "limit", default=MAX_LIMIT, highest=MAX_LIMIT)
     after = read_after(query)
@@ -59,24 +61,25 @@ def index(deployment: Service, request: Request) -> Response:
             after=after,
             newest_first=read_newest_first(query),
             purpose=_read_purpose(query),
+            tenant=tenant,
         )
     return json_answer(wire.list_page(list(map(wire.file_object, files)), has_more=has_more))
 
 
 @router.get("/{file_id}")
-def retrieve(deployment: Service, file_id: str) -> Response:
-    return json_answer(wire.file_object(_find(deployment, file_id)))
+def retrieve(deployment: Service, tenant: Tenant, file_id: str) -> Response:
+    return json_answer(wire.file_object(_find(deployment, tenant, file_id)))
 
 
 @router.delete("/{file_id}")
-def delete(deployment: Service, file_id: str) -> Response:
-    delete_file(deployment, file_id)
+def delete(deployment: Service, tenant: Tenant, file_id: str) -> Response:
+    delete_file(deployment, file_id, tenant=tenant)
     return json_answer(wire.deleted(file_id, "file"))
 
 
 @router.get("/{file_id}/content")
-def content(deployment: Service, request: Request, file_id: str) -> Response:
-    file = _find(deployment, file_id)
+def content(deployment: Service, tenant: Tenant, request: Request, file_id: str) -> Response:
+    file = _find(deployment, tenant, file_id)
     tag = entity_tag(file.sha256)
     headers = {"etag": tag, "accept-ranges": "bytes"}
     if is_known(tag, request.headers.get("if-none-match")):
@@ -125,9 +128,9 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
             yield chunk
 
 
-def _find(deployment: Deployment, file_id: str) -> File:
+def _find(deployment: Deployment, tenant: str, file_id: str) -> File:
     with deployment.database.read() as session:
-        return get_file(session, file_id)
+        return get_file(session, file_id, tenant=tenant)
 
 
 def _read_purpose(query: QueryParams) -> str | None:

@@ -14,7 +14,6 @@ import uvicorn
 
 from batchjobs.api.app import create_app
 from batchjobs.deployment import Deployment
-from batchjobs.errors import UsageError
 
 _BACKLOG = 2048
 
@@ -24,22 +23,14 @@ def serve(
     *,
     host: str,
     port: int,
-    insecure_open: bool = False,
+    require_keys: bool,
     on_listening: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; port 0 is any free one. Calls `on_listening` with the URL.
 
-    Raises:
-        UsageError: others than this host could reach it, and that was not asked for.
-        OSError: the address cannot be listened on.
+    Raises OSError if the address cannot be listened on.
     """
-    if not (insecure_open or is_loopback(host)):
-        raise UsageError(
-            f"There are no API keys yet (they come with a later version), so whoever reaches {host}"
-            " could run jobs and read everyone's results. Listen on 127.0.0.1, or say"
-            " --insecure-open if only those can reach it who may."
-        )
-    app = create_app(deployment)
+    app = create_app(deployment, require_keys=require_keys)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -50,6 +41,11 @@ def serve(
     with _listen(host, port) as listener:
         on_listening(_url(listener))
         _Server(config, app.state.closing).run(sockets=[listener])
+
+
+def needs_keys(host: str, *, require_keys: bool = False, insecure_open: bool = False) -> bool:
+    """Whether requests to `host` must have an API key: as asked, or else where others reach it."""
+    return require_keys or not (insecure_open or is_loopback(host))
 
 
 def is_loopback(host: str) -> bool:

@@ -17,7 +17,7 @@ from batchjobs.errors import InvalidRequestError
 from batchjobs.files import FileWriter, add_row, create_file, too_large
 from batchjobs.intake import INPUT_PURPOSE
 from batchjobs.jsonl import parse_object, read_lines
-from batchjobs.models import File
+from batchjobs.models import DEFAULT_TENANT, File
 
 PURPOSES = ("assistants", INPUT_PURPOSE, "fine-tune", "vision", "user_data", "evals")
 MAX_FIELD_BYTES = 4096
@@ -35,8 +35,11 @@ class Upload:
     Raises InvalidRequestError from every call but `abort`.
     """
 
-    def __init__(self, deployment: Deployment, content_type: str) -> None:
+    def __init__(
+        self, deployment: Deployment, content_type: str, *, tenant: str = DEFAULT_TENANT
+    ) -> None:
         self._deployment = deployment
+        self._tenant = tenant
         self._fields: dict[str, bytes] = {}
         self._file: _IncomingFile | None = None
         self._part = _Part()
@@ -81,6 +84,7 @@ class Upload:
                 filename=self._file.filename,
                 purpose=purpose,
                 expires_after=expires_after,
+                tenant=self._tenant,
             )
 
     def abort(self, reason: BaseException) -> None:

@@ -11,6 +11,7 @@ from batchjobs.cli.cancel import cancel
 from batchjobs.cli.command import Root
 from batchjobs.cli.db import db
 from batchjobs.cli.doctor import doctor
+from batchjobs.cli.keys import keys
 from batchjobs.cli.listing import list_jobs
 from batchjobs.cli.models import models
 from batchjobs.cli.results import results
@@ -43,6 +44,7 @@ for command in (
     results,
     cancel,
     models,
+    keys,
     db,
     serve,
     beat,

@@ -23,38 +23,65 @@ _LISTENING = (
         help="The port to listen on; 0 takes a free one.",
     ),
     click.option(
+        "--require-keys",
+        is_flag=True,
+        help="Ask for API keys on this machine's own address too, as behind a proxy.",
+    ),
+    click.option(
         "--insecure-open",
         is_flag=True,
-        help="Listen on an address that others reach, without API keys.",
+        help="Ask for no API keys on an address that others reach.",
     ),
+)
+
+_NO_KEYS = (
+    "Every request needs an API key, but there is none yet; create one with:"
+    " batchjobs keys create NAME"
 )
 
 
 def listening_options(function: F) -> F:
-    """Where the API listens: `host`, `port` and `insecure_open`."""
+    """Where the API listens, and to whom: `host`, `port`, `require_keys` and `insecure_open`."""
     for option in reversed(_LISTENING):
         function = option(function)
     return function
 
 
+def check_listening(*, require_keys: bool, insecure_open: bool) -> None:
+    """Raises UsageError."""
+    from batchjobs.errors import UsageError
+
+    if require_keys and insecure_open:
+        raise UsageError("--require-keys and --insecure-open cannot both be meant; leave one out.")
+
+
 @click.command(cls=Command, example="batchjobs serve --port 8000")
 @listening_options
-def serve(host: str, port: int, insecure_open: bool) -> None:
+def serve(host: str, port: int, require_keys: bool, insecure_open: bool) -> None:
     """Serve the OpenAI-compatible HTTP API.
 
     The URL is printed first, alone. Jobs are validated, expired and published here; their lines
     are answered by `batchjobs worker`. Ctrl-C or SIGTERM ends it.
+
+    On an address that others reach, every request needs an API key (`batchjobs keys create`).
     """
-    from batchjobs.api.server import serve
+    from batchjobs import api_keys
+    from batchjobs.api.server import needs_keys, serve
     from batchjobs.cli.deployment import open_deployment
     from batchjobs.cli.logs import log_to_stderr
 
+    check_listening(require_keys=require_keys, insecure_open=insecure_open)
     log_to_stderr()
+    needed = needs_keys(host, require_keys=require_keys, insecure_open=insecure_open)
     with open_deployment() as deployment:
+        with deployment.database.read() as session:
+            is_locked_out = needed and not api_keys.exist(session)
+        if is_locked_out:
+            click.echo(_NO_KEYS, err=True)
         serve(
             deployment,
             host=host,
             port=port,
-            insecure_open=insecure_open,
+            require_keys=needed,
             on_listening=click.echo,
         )

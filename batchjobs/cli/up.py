@@ -13,7 +13,7 @@ import click
 
 from batchjobs.cli.command import Command
 from batchjobs.cli.exits import Exit
-from batchjobs.cli.serve import listening_options
+from batchjobs.cli.serve import check_listening, listening_options
 
 LOOK_SECONDS = 0.2
 END_SECONDS = 30
@@ -22,13 +22,16 @@ END_SECONDS = 30
 
 @click.command(cls=Command, example="batchjobs up --port 8000")
 @listening_options
-def up(host: str, port: int, insecure_open: bool) -> Exit:
+def up(host: str, port: int, require_keys: bool, insecure_open: bool) -> Exit:
     """Run it all on this machine: API, worker and scheduler.
 
     Each is a process of its own, as `batchjobs serve`, `worker` and `beat`. The API's URL is
     printed when it listens. Ctrl-C or SIGTERM ends all, and so does the end of any.
     """
+    check_listening(require_keys=require_keys, insecure_open=insecure_open)
     options = ["--host", host, "--port", str(port)]
+    if require_keys:
+        options.append("--require-keys")
     if insecure_open:
         options.append("--insecure-open")
     return run_together([["serve", *options], ["worker"], ["beat"]])

@@ -3,6 +3,9 @@
 Every change is an UPDATE that names the states it may start from, so that of two processes that
 want to move a job only one does. The caller owns the transaction; what happens in it happens
 together or not at all.
+
+To one tenant, another's job is as unknown as one that never was. Without a `tenant`, a function
+sees everyone's: for operators and workers.
 """
 
 from __future__ import annotations
@@ -12,13 +15,13 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from batchjobs.clock import Clock
 from batchjobs.errors import ConflictError, IntegrityError, NotFoundError
 from batchjobs.ids import new_job_id
-from batchjobs.models import Job, JobError, Part, Shard
+from batchjobs.models import DEFAULT_TENANT, Job, JobError, Part, Shard
 from batchjobs.queue.repeats import RequestName
 from batchjobs.queue.terms import check_metadata, parse_window
 from batchjobs.states import JOB_NEXT, TERMINAL, JobState, ShardState
@@ -65,6 +68,7 @@ def create(
     output_expires_seconds: int | None = None,
     priority: int = 0,
     request: RequestName | None = None,
+    tenant: str = DEFAULT_TENANT,
 ) -> Job:
     """A job for intake, which also says if there is no such endpoint or input file.
 
@@ -86,6 +90,7 @@ def create(
         output_expires_seconds=output_expires_seconds,
         request_key=None if request is None else request.key,
         request_digest=None if request is None else request.asked,
+        tenant=tenant,
         created_at=now,
         expires_at=expires_at,
         priority=priority,
@@ -98,22 +103,25 @@ def create(
     return job
 
 
-def get(session: Session, job_id: str) -> Job:
+def get(session: Session, job_id: str, *, tenant: str | None = None) -> Job:
     """Raises NotFoundError."""
     job = session.get(Job, job_id, populate_existing=True)
-    if job is None:
+    if job is None or tenant not in (None, job.tenant):
         raise NotFoundError(f"No batch found with id '{job_id}'.")
     return job
 
 
-def page(session: Session, *, limit: int, after: str | None = None) -> tuple[Sequence[Job], bool]:
+def page(
+    session: Session, *, limit: int, after: str | None = None, tenant: str | None = None
+) -> tuple[Sequence[Job], bool]:
     """At most `limit` jobs, newest first, that follow the job `after`, and whether more do.
 
     Raises NotFoundError for an unknown `after`.
     """
-    query = select(Job).order_by(Job.created_at.desc(), Job.id.desc()).limit(limit + 1)
+    newest_first = (Job.created_at.desc(), Job.id.desc())
+    query = select(Job).where(_is_of(tenant)).order_by(*newest_first).limit(limit + 1)
     if after is not None:
-        last = get(session, after)
+        last = get(session, after, tenant=tenant)
         query = query.where(
             or_(
                 Job.created_at < last.created_at,
@@ -181,7 +189,7 @@ def start(
     return True
 
 
-def cancel(session: Session, clock: Clock, job_id: str) -> Job:
+def cancel(session: Session, clock: Clock, job_id: str, *, tenant: str | None = None) -> Job:
     """Claim no more of the job; `finalize` then publishes what is finished.
 
     Asking again is fine. A job that is finalizing already has its ending and keeps it.
@@ -190,8 +198,9 @@ def cancel(session: Session, clock: Clock, job_id: str) -> Job:
         NotFoundError: no such job.
         ConflictError: it has ended in another way, or is about to.
     """
-    _move(session, clock.now(session), JobState.CANCELLING, Job.id == job_id)
-    job = get(session, job_id)
+    theirs = and_(Job.id == job_id, _is_of(tenant))
+    _move(session, clock.now(session), JobState.CANCELLING, theirs)
+    job = get(session, job_id, tenant=tenant)
     if job.status not in (JobState.CANCELLING, JobState.CANCELLED):
         raise ConflictError(f"Cannot cancel a batch with status '{job.status}'.")
     return job
@@ -297,14 +306,14 @@ def publish(
     return True
 
 
-def remove(session: Session, job_id: str) -> None:
+def remove(session: Session, job_id: str, *, tenant: str | None = None) -> None:
     """Forget an ended job; its files stay.
 
     Raises:
         NotFoundError: no such job.
         ConflictError: it has not ended.
     """
-    job = get(session, job_id)
+    job = get(session, job_id, tenant=tenant)
     if job.status not in TERMINAL:
         raise ConflictError(
             f"Cannot delete a batch with status '{job.status}'. Cancel it, and wait for its end."
@@ -355,6 +364,10 @@ def errors(session: Session, job_id: str) -> Sequence[JobError]:
     return session.scalars(
         select(JobError).where(JobError.job_id == job_id).order_by(JobError.number)
     ).all()
+
+
+def _is_of(tenant: str | None) -> ColumnElement[bool]:
+    return true() if tenant is None else Job.tenant == tenant
 
 
 def _move(

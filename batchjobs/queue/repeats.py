@@ -32,13 +32,14 @@ class RequestName:
         )
 
 
-def earlier(session: Session, name: RequestName) -> Job | None:
-    """The job that the request has made before. Until the transaction ends, no other makes one.
+def earlier(session: Session, name: RequestName, *, tenant: str) -> Job | None:
+    """The job that the tenant's request has made before. Until the transaction ends, no other
+    makes one.
 
     Raises ConflictError if another request came under the key.
     """
-    hold_lock(session, f"request.{name.key}")
-    job = session.scalar(select(Job).where(Job.request_key == name.key))
+    hold_lock(session, f"request.{name.key}.{tenant}")
+    job = session.scalar(select(Job).where(Job.tenant == tenant, Job.request_key == name.key))
     if job is not None and job.request_digest != name.asked:
         raise ConflictError(
             f"The batch '{job.id}' was created under this Idempotency-Key by a request that asked"

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from batchjobs.db import Database, hold_lock, open_engine
 from batchjobs.errors import DatabaseError
-from batchjobs.models import Base
+from batchjobs.models import DEFAULT_TENANT, Base
 from tests.support.servers.postgres import KINDS
 
 WAIT_SECONDS = 30
@@ -213,6 +213,35 @@ def test_upgrade_that_fails_halfway_leaves_nothing(empty_url: str) -> None:
         database.upgrade()
     database.close()
     assert tables(empty_url) == {"parts"}
+
+
+def test_what_was_there_before_tenants_is_the_default_ones(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database.open(empty_url)
+    with monkeypatch.context() as before:
+        before.setattr("batchjobs.db.REVISION", "0003")
+        database.upgrade()
+    with database.write() as session:
+        session.execute(
+            text(
+                "INSERT INTO files (id, purpose, filename, bytes, sha256, key, created_at)"
+                " VALUES ('file-1', 'batch', 'a', 0, '', 'a', '2026-01-01')"
+            )
+        )
+        session.execute(
+            text(
+                "INSERT INTO jobs (id, status, endpoint, completion_window, input_file_id, models,"
+                " seed, created_at, expires_at, total_lines, total_bytes, request_key)"
+                " VALUES ('batch_1', 'completed', '', '24h', 'file-1', '{}', 0, '2026-01-01',"
+                " '2026-01-02', 0, 0, 'key')"
+            )
+        )
+    database.upgrade()
+    with database.read() as session:
+        for table in ("files", "jobs"):
+            assert session.scalar(text(f"SELECT tenant FROM {table}")) == DEFAULT_TENANT
+    database.close()
 
 
 def test_processes_that_start_together_all_find_the_newest_schema(empty_url: str) -> None:

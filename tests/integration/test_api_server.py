@@ -127,3 +127,15 @@ def test_open_address_is_served_when_asked_for(tmp_path: Path) -> None:
     with running_server(tmp_path, ["--host", "0.0.0.0", "--insecure-open"]) as server:
         port = server.url.rpartition(":")[2]
         assert httpx2.get(f"http://127.0.0.1:{port}/healthz").json() == {"status": "ok"}
+
+
+def test_address_that_others_reach_needs_a_key_and_says_how_to_create_one(tmp_path: Path) -> None:
+    with running_server(tmp_path, ["--host", "0.0.0.0"]) as server:
+        port = server.url.rpartition(":")[2]
+        assert httpx2.get(f"http://127.0.0.1:{port}/v1/files").status_code == 401
+        assert httpx2.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+        server.process.terminate()
+        said, complaints = server.process.communicate(timeout=20)
+    assert (server.process.returncode, said) == (0, "")
+    assert complaints.count("\n") == 1
+    assert "batchjobs keys create NAME" in complaints

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai import OpenAI
+from openai import AuthenticationError, OpenAI
 
 from batchjobs.cli.exits import Exit
 from tests.support.cli import run, run_json
@@ -373,3 +373,16 @@ def test_up_ends_when_a_part_of_it_cannot_start(home: Path) -> None:
             _, said = process.communicate(timeout=60)
     assert process.returncode == Exit.ERROR
     assert "in use" in said
+
+
+def test_up_asks_for_keys_when_told_to(home: Path) -> None:
+    secret = run("keys", "create", "laptop").stdout.strip()
+    with start("up", "--port", "0", "--require-keys") as process:
+        assert process.stdout is not None
+        url = next(said for said in process.stdout if said.startswith("http")).strip()
+        assert OpenAI(base_url=f"{url}/v1", api_key=secret).batches.list().data == []
+        with pytest.raises(AuthenticationError):
+            OpenAI(base_url=f"{url}/v1", api_key="none").batches.list()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == Exit.DONE

@@ -13,6 +13,9 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
+from batchjobs import api_keys
+from batchjobs.deployment import Deployment
+from batchjobs.models import DEFAULT_TENANT
 from tests.support.jobs import ENDPOINT, request_line
 
 STOP_SECONDS = 20
@@ -46,6 +49,16 @@ def create(client: TestClient, input_file_id: str, **fields: Any) -> dict[str, A
     assert answer.status_code == 200, answer.text
     batch: dict[str, Any] = answer.json()
     return batch
+
+
+def new_secret(deployment: Deployment, tenant: str = DEFAULT_TENANT) -> str:
+    """Of a key that opens what is the tenant's."""
+    with deployment.database.write() as session:
+        return api_keys.create(session, deployment.clock, name="test", tenant=tenant).secret
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {secret}"}
 
 
 def environment_of(home: Path, settings: Mapping[str, Any]) -> dict[str, str]:

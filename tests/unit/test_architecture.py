@@ -10,6 +10,7 @@ MODULES = sorted([*ROOT.glob("batchjobs/**/*.py"), *ROOT.glob("executor/**/*.py"
 MAX_LINES = 400
 QUERYING = {
     "batchjobs/queue",
+    "batchjobs/api_keys.py",
     "batchjobs/catalogue.py",
     "batchjobs/clock.py",
     "batchjobs/db.py",

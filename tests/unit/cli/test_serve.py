@@ -2,15 +2,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from batchjobs.cli.exits import Exit
 from tests.support.cli import run
 
 
-def test_open_address_is_refused_in_one_sentence(home: Path) -> None:
-    refused = run("serve", "--host", "0.0.0.0")
+@pytest.mark.parametrize("command", ["serve", "up"])
+def test_address_cannot_need_keys_and_be_open(home: Path, command: str) -> None:
+    refused = run(command, "--require-keys", "--insecure-open")
     assert (refused.exit_code, refused.stdout) == (Exit.USAGE, "")
-    assert refused.stderr.startswith("Error: There are no API keys yet")
-    assert "--insecure-open" in refused.stderr
+    assert refused.stderr.startswith("Error: --require-keys and --insecure-open")
     assert refused.stderr.count("\n") == 1
 
 

@@ -157,6 +157,14 @@ def test_page_that_ends_with_the_last_job_has_no_more(deployment: Deployment) ->
     assert page(deployment, 0) == ([], False)
 
 
+def test_page_is_of_one_tenant_or_of_all(deployment: Deployment) -> None:
+    mine, other = create_job(deployment, tenant="mine"), create_job(deployment, tenant="other")
+    with deployment.database.read() as session:
+        for tenant, wanted in (("mine", {mine}), ("none", set()), (None, {mine, other})):
+            found, has_more = jobs.page(session, limit=2, tenant=tenant)
+            assert ({job.id for job in found}, has_more) == (wanted, False)
+
+
 def test_page_after_an_unknown_job_is_not_found(deployment: Deployment) -> None:
     with pytest.raises(NotFoundError):
         page(deployment, 1, after="batch_none")
@@ -235,6 +243,16 @@ def test_cancel_of_an_open_job_is_cancelling_also_when_asked_again(
     clock_of(deployment).advance(timedelta(minutes=1))
     assert cancel(deployment, job_id) is JobState.CANCELLING
     assert load_job(deployment, job_id).cancelling_at == START
+
+
+def test_cancel_by_another_tenant_changes_nothing(deployment: Deployment) -> None:
+    job_id = create_job(deployment, tenant="mine")
+    with deployment.database.write() as session:
+        with pytest.raises(NotFoundError):
+            jobs.cancel(session, deployment.clock, job_id, tenant="other")
+        assert jobs.get(session, job_id).status is JobState.VALIDATING
+        jobs.cancel(session, deployment.clock, job_id, tenant="mine")
+    assert load_job(deployment, job_id).status is JobState.CANCELLING
 
 
 def test_cancel_of_a_cancelled_job_is_fine(deployment: Deployment) -> None:
