@@ -5,12 +5,14 @@ BatchJobsError            every error of ours; its message is one sentence a per
 ├── NotFoundError         no such job, file or model
 ├── ConflictError         the state does not allow it (wire: 409)
 ├── InvalidRequestError   a request to the API, or one line of a file, is wrong (wire: 400)
+│   ├── InvalidFileError  a file is refused as a whole, before there is a job of it
 │   └── TooLargeError     it has more bytes than are taken (wire: 413)
 ├── ModelError            a model cannot be loaded or cannot be packed
 ├── StoreError            the object store
 │   ├── ObjectExistsError
 │   └── ObjectMissingError
 ├── DatabaseError         the database refused or failed: full disk, no permission, damage
+├── RemoteError           a server cannot be reached, or failed
 ├── LeaseLostError        another worker holds the shard now: write nothing more
 ├── IntegrityError        counts or checksums disagree: a bug or damaged data, never published
 └── Interrupted           asked to stop; everything finished is kept and the job can be resumed
@@ -54,6 +56,10 @@ class InvalidRequestError(BatchJobsError):
     type = "invalid_request_error"
 
 
+class InvalidFileError(InvalidRequestError):
+    """A file of requests is refused as a whole, before there is a job that could fail."""
+
+
 class TooLargeError(InvalidRequestError):
     """A request has more bytes than are taken."""
 
@@ -94,6 +100,10 @@ class ObjectMissingError(StoreError):
 
 class DatabaseError(BatchJobsError):
     """The database refused or failed."""
+
+
+class RemoteError(BatchJobsError):
+    """The server that was asked cannot be reached, failed, or is none of ours."""
 
 
 class LeaseLostError(BatchJobsError):

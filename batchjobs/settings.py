@@ -9,6 +9,7 @@ import platformdirs
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from batchjobs.client.address import ApiKey, ServerUrl
 from batchjobs.errors import UsageError
 
 ENV_PREFIX = "BATCHJOBS_"
@@ -26,6 +27,11 @@ class Settings(BaseSettings):
     broker_url: SecretStr | None = None
     """Celery's, with its password; None lets workers find out by themselves."""
     debug: bool = False
+
+    url: ServerUrl | None = None
+    """A server that commands talk to; None lets them work on the data here."""
+    api_key: ApiKey | None = None
+    """For that server."""
 
     store_url: str | None = None
     """`s3://bucket/prefix`; None keeps objects in `store_dir`."""
@@ -74,8 +80,10 @@ class Settings(BaseSettings):
         except ValidationError as wrong:
             first = wrong.errors()[0]
             name = f"{ENV_PREFIX}{'_'.join(str(part) for part in first['loc'])}".upper()
-            message = f"{name} is not usable: {first['msg']} (it is {first['input']!r})."
-            raise UsageError(message) from wrong
+            why = first["msg"].removeprefix("Value error, ")
+            message = f"{name} is not usable: {why}{_shown(first['loc'], first['input'])}."
+            # Nor is a secret in the traceback of what this came from.
+            raise UsageError(message) from None
 
     @property
     def database_address(self) -> str:
@@ -95,3 +103,11 @@ class Settings(BaseSettings):
     @property
     def workers_dir(self) -> Path:
         return self.home / "workers"
+
+
+def _shown(where: tuple[int | str, ...], value: object) -> str:
+    """The value, unless it is or may hold a secret."""
+    field = Settings.model_fields.get(str(where[0]).lower()) if where else None
+    if "@" in str(value) or "Secret" in str(field and field.annotation):
+        return ""
+    return f" (it is {value!r})"

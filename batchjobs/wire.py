@@ -1,7 +1,8 @@
 """The public API's shapes: batch, file, list page, and one line of an output or error file.
 
 Where the public API leaves room: `usage` is null until the job has started and then counts what
-is finished so far; `model` is null until then and for a file that names several models.
+is finished so far; `model` is null until then and for a file that names several models, all of
+which are in `models`, which the public API does not have.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def batch_object(job: Job, tally: Tally, errors: Sequence[JobError]) -> Wire:
         },
         "usage": None if job.in_progress_at is None else _usage(tally),
         "metadata": job.job_metadata,
+        "models": list(job.models or ()),
     }
 
 
@@ -70,12 +72,13 @@ def deleted(name: str, kind: str) -> Wire:
 
 
 def model_object(name: str, model: Model) -> Wire:
-    """The model object of `model` under one of its names."""
+    """The model object of `model` under one of its names; `root`, as vLLM has it, is the first."""
     return {
         "id": name,
         "object": "model",
         "created": _seconds(model.created_at),
         "owned_by": "batchjobs",
+        "root": model.name,
     }
 
 
