@@ -57,9 +57,11 @@ def follow(client: Client, job_id: str, *, go_on: str) -> Batch:
         with _heeding_sigterm(), ProgressBar() as bar:
             return _follow(client, client.batch(job_id), bar)
     except KeyboardInterrupt as stopped:
-        raise Interrupted(f"Stopped watching; the job goes on. Watch it with: {go_on}") from stopped
+        raise Interrupted(
+            f"Stopped watching; the job goes on. Come back with: {go_on}"
+        ) from stopped
     except RemoteError as lost:
-        lost.add_note(f"The job goes on there all the same. Watch it with: {go_on}")
+        lost.add_note(f"The job is not lost with it. Come back with: {go_on}")
         raise
 
 

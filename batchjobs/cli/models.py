@@ -34,7 +34,8 @@ def list_models(as_json: bool) -> None:
         for model in found
     ]
     if not rows:
-        click.echo("No models yet. Fetch the default one with: batchjobs models fetch")
+        where = " on the server's machine" if client.deployment is None else ""
+        click.echo(f"No models yet. Fetch the default one{where} with: batchjobs models fetch")
         return
     print_table(columns("MODEL", "ALIASES", "WEIGHTS", rows=rows))
 

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -33,6 +34,7 @@ REPEAT_SECONDS = (0.2, 0.5, 1.0)
 PATIENT_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """The same for one who waits for hours anyway: a server may start anew meanwhile."""
 
+_NUMBER = re.compile(r"^\[Errno [^]]*\] ")
 _PASSING = frozenset({429, 500, 502, 503, 504})
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _KINDS: dict[int, type[InvalidRequestError]] = {
@@ -187,7 +189,7 @@ def _read_error(answer: httpx2.Response) -> dict[str, Any] | None:
 
 
 def _reason(failed: httpx2.TransportError) -> str:
-    return _words(str(failed)) or type(failed).__name__
+    return _words(_NUMBER.sub("", str(failed))) or type(failed).__name__
 
 
 def _words(text: str) -> str:

@@ -19,7 +19,7 @@ from batchjobs.client.embedded import EmbeddedClient
 from batchjobs.client.remote import RemoteClient
 from batchjobs.deployment import Deployment
 from batchjobs.errors import ConflictError, InvalidRequestError, NotFoundError, TooLargeError
-from batchjobs.files import get_file
+from batchjobs.files import add_file, get_file
 from tests.support.api import lines
 from tests.support.cli import finished_job, waiting_job
 from tests.support.engines import add_models
@@ -209,14 +209,13 @@ def test_a_job_without_failed_lines_is_not_retried(client: Client, deployment: D
         client.retry(finished_job(deployment.settings.home))
 
 
-def test_results_are_a_stream_that_can_be_left(client: Client, deployment: Deployment) -> None:
-    batch = client.batch(finished_job(deployment.settings.home, 2000))
-    assert batch.output_file_id is not None
-    with client.open(batch.output_file_id) as content:
-        first = json.loads(content.readline())
-    assert first["custom_id"] == "line-1"
-    with client.open(batch.output_file_id) as content:
-        assert sum(1 for _ in content) == 2000
+def test_a_file_is_a_stream_that_can_be_left(client: Client, deployment: Deployment) -> None:
+    data = b"".join(b"%d\n" % number for number in range(1_000_000))
+    file = add_file(deployment, io.BytesIO(data), filename="x", purpose="batch_output")
+    with client.open(file.id) as content:
+        assert [content.readline(), content.readline()] == [b"0\n", b"1\n"]
+    with client.open(file.id) as content:
+        assert b"".join(content) == data
 
 
 def test_a_file_that_is_not_there_cannot_be_opened(client: Client) -> None:

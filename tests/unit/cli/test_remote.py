@@ -148,7 +148,7 @@ def test_one_who_stops_waiting_leaves_the_job_alone(
             process.send_signal(number)
             said, complaints = process.communicate(timeout=60)
         is_over.set()
-    stopped = f"Stopped watching; the job goes on. Watch it with: batchjobs {' '.join(command)}\n"
+    stopped = f"Stopped watching; the job goes on. Come back with: batchjobs {' '.join(command)}\n"
     assert (process.returncode, said, complaints) == (Exit.INTERRUPTED, "", stopped)
     assert {request.split("?")[0] for request in asked_for} == {"GET /v1/batches/batch_1"}
     assert not Path("out.jsonl").exists()

@@ -122,6 +122,13 @@ def test_the_key_is_sent() -> None:
     assert script.asked[0].headers["authorization"] == "Bearer bj-secret"
 
 
+def test_a_server_may_be_behind_a_path() -> None:
+    script = Script(json_http(200, BATCH))
+    with scripted(script) as url, RemoteClient(f"{url}/batches") as client:
+        client.batch("batch_1")
+    assert script.asked[0].path == "/batches/v1/batches/batch_1"
+
+
 def test_a_fault_of_the_server_is_told_with_its_request_id() -> None:
     failed = refusal(json_http(500, error("The server had an error (request id req_1).")))
     assert "failed with status 500" in failed.message
