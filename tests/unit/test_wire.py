@@ -64,6 +64,7 @@ def test_a_fresh_batch_has_every_key_and_nothing_known() -> None:
         "request_counts": {"total": 0, "completed": 0, "failed": 0},
         "usage": None,
         "metadata": None,
+        "models": [],
     }
 
 
