@@ -5,13 +5,15 @@ BatchJobsError            every error of ours; its message is one sentence a per
 ├── NotFoundError         no such job, file or model
 ├── ConflictError         the state does not allow it (wire: 409)
 ├── InvalidRequestError   a request to the API, or one line of a file, is wrong (wire: 400)
-│   ├── TooLargeError     it has more bytes than are taken (wire: 413)
-│   └── AuthenticationError   it comes without an API key that is taken (wire: 401)
+│   ├── AuthenticationError   it comes without an API key that is taken (wire: 401)
+│   ├── InvalidFileError  a file is refused as a whole, before there is a job of it
+│   └── TooLargeError     it has more bytes than are taken (wire: 413)
 ├── ModelError            a model cannot be loaded or cannot be packed
 ├── StoreError            the object store
 │   ├── ObjectExistsError
 │   └── ObjectMissingError
 ├── DatabaseError         the database refused or failed: full disk, no permission, damage
+├── RemoteError           a server cannot be reached, or failed
 ├── LeaseLostError        another worker holds the shard now: write nothing more
 ├── IntegrityError        counts or checksums disagree: a bug or damaged data, never published
 └── Interrupted           asked to stop; everything finished is kept and the job can be resumed
@@ -53,6 +55,10 @@ class InvalidRequestError(BatchJobsError):
 
     status_code = 400
     type = "invalid_request_error"
+
+
+class InvalidFileError(InvalidRequestError):
+    """A file of requests is refused as a whole, before there is a job that could fail."""
 
 
 class TooLargeError(InvalidRequestError):
@@ -101,6 +107,10 @@ class ObjectMissingError(StoreError):
 
 class DatabaseError(BatchJobsError):
     """The database refused or failed."""
+
+
+class RemoteError(BatchJobsError):
+    """The server that was asked cannot be reached, failed, or is none of ours."""
 
 
 class LeaseLostError(BatchJobsError):

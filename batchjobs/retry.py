@@ -70,6 +70,7 @@ def _create(session: Session, deployment: Deployment, job: Job, written: FileWri
         model_override=job.model_override,
         metadata=job.job_metadata,
         seed=job.seed,
+        priority=job.priority,
         output_expires_seconds=job.output_expires_seconds,
         tenant=job.tenant,
     )

@@ -16,6 +16,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from batchjobs.client.address import ApiKey, ServerUrl
 from batchjobs.config_file import ConfigFile
 from batchjobs.errors import UsageError
 
@@ -41,6 +42,11 @@ class Settings(BaseSettings):
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
     """Where a worker tells its figures; None tells none."""
+
+    url: ServerUrl | None = None
+    """A server that commands talk to; None lets them work on the data here."""
+    api_key: ApiKey | None = None
+    """For that server."""
 
     store_url: str | None = None
     """`s3://bucket/prefix`; None keeps objects in `store_dir`."""
@@ -89,13 +95,14 @@ class Settings(BaseSettings):
         try:
             return cls(**overrides)  # type: ignore[arg-type]
         except ValidationError as wrong:
-            raise UsageError(cls._complaint(wrong, overrides)) from None  # may show a secret
+            # The cause may show a secret.
+            raise UsageError(cls._complaint(wrong, overrides)) from None
 
     @classmethod
     def secrets(cls) -> tuple[str, ...]:
         """The settings whose values are for nobody's eyes."""
         fields = cls.model_fields.items()
-        return tuple(name for name, field in fields if field.annotation == SecretStr | None)
+        return tuple(name for name, field in fields if "SecretStr" in str(field.annotation))
 
     @classmethod
     def settings_customise_sources(
@@ -117,8 +124,10 @@ class Settings(BaseSettings):
         is_set = name in overrides or variable in map(str.upper, os.environ)
         if not is_set and (file := ConfigFile.find()).exists:
             where = f"'{name}' in {file.path}"
-        value = "" if name in cls.secrets() else f" (it is {first['input']!r})"
-        return f"{where} is not usable: {first['msg']}{value}."
+        why = first["msg"].removeprefix("Value error, ")
+        is_secret = name in cls.secrets() or "@" in str(first["input"])
+        value = "" if is_secret else f" (it is {first['input']!r})"
+        return f"{where} is not usable: {why}{value}."
 
     @property
     def database_address(self) -> str:

@@ -2,7 +2,7 @@
 
 Where the public API leaves room: `usage` is null until the job has started and then counts what
 is finished so far; `model` is null until then and for a file that names several models.
-Behind `metadata` come keys of ours: what is to be expected of a batch.
+Behind `metadata` come keys of ours: what is to be expected of a batch, and all its models.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ def batch_object(
         "eta": None if ahead.eta is None else math.ceil(ahead.eta.timestamp()),
         "at_risk": ahead.at_risk,
         "notice": ahead.notice,
+        "models": list(job.models or ()),
+        "priority": job.priority,
     }
 
 
@@ -92,12 +94,13 @@ def deleted(name: str, kind: str) -> Wire:
 
 
 def model_object(name: str, model: Model) -> Wire:
-    """The model object of `model` under one of its names."""
+    """The model object of `model` under one of its names; `root`, as vLLM has it, is the first."""
     return {
         "id": name,
         "object": "model",
         "created": _seconds(model.created_at),
         "owned_by": "batchjobs",
+        "root": model.name,
     }
 
 

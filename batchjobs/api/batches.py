@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from batchjobs import wire
+from batchjobs import catalogue, wire
 from batchjobs.api.access import Tenant, read_tenant
 from batchjobs.api.answers import json_answer, versioned_answer
 from batchjobs.api.expiry import read_expiry
@@ -27,12 +27,20 @@ from batchjobs.api.requests import (
 )
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints import find_endpoint
-from batchjobs.endpoints.fields import invalid_value, missing, unknown, wrong_type
+from batchjobs.endpoints.fields import (
+    invalid_value,
+    missing,
+    read_integer,
+    unknown,
+    wrong_type,
+)
+from batchjobs.errors import InvalidRequestError, NotFoundError
 from batchjobs.forecast import Forecast
 from batchjobs.models import Job
 from batchjobs.outlook import NOTHING_AHEAD, Outlook
 from batchjobs.queue import jobs, repeats
 from batchjobs.queue.repeats import RequestName
+from batchjobs.queue.terms import MAX_PRIORITY
 from batchjobs.results import results_so_far
 from batchjobs.retry import retry
 from batchjobs.states import TERMINAL, JobState
@@ -42,13 +50,14 @@ MAX_LIMIT = 100
 MAX_WAIT_SECONDS = 60
 MAX_ID_CHARS = 64
 MAX_KEY_CHARS = 255
+MAX_SEED = 2**63 - 1
 
 _FIRST_PAUSE_SECONDS = 0.05
 """Between two looks of a request that waits: a short job's end is told soon, and many requests
 that wait for long ones ask little."""
 _REQUIRED = ("input_file_id", "endpoint", "completion_window")
 _EXPIRY = "output_expires_after"
-_KNOWN = frozenset({*_REQUIRED, _EXPIRY, "metadata"})
+_KNOWN = frozenset({*_REQUIRED, _EXPIRY, "metadata", "model", "priority", "seed"})
 
 router = APIRouter(prefix="/v1/batches")
 
@@ -61,15 +70,19 @@ def create(
     name = _name(request, body)
 
     def make(session: Session) -> wire.Wire:
-        job = None if name is None else repeats.earlier(session, name, tenant=tenant)
-        job = job or jobs.create(
+        if name is not None and (job := repeats.earlier(session, name, tenant=tenant)):
+            return _object(session, job)
+        job = jobs.create(
             session,
             deployment.clock,
             input_file_id=body["input_file_id"],
             endpoint=body["endpoint"],
             completion_window=body["completion_window"],
             max_window_hours=deployment.settings.max_completion_window_hours,
+            model_override=_read_model(session, body),
             metadata=body.get("metadata"),
+            seed=read_integer(body, "seed", 0, MAX_SEED) or 0,
+            priority=read_integer(body, "priority", -MAX_PRIORITY, MAX_PRIORITY) or 0,
             output_expires_seconds=read_expiry(_EXPIRY, body.get(_EXPIRY)),
             request=name,
             tenant=tenant,
@@ -176,6 +189,20 @@ def _check(body: dict[str, Any]) -> None:
     metadata = body.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise wrong_type("metadata", "an object", metadata)
+
+
+def _read_model(session: Session, body: dict[str, Any]) -> str | None:
+    """The name that takes the place of every line's. Raises InvalidRequestError."""
+    name = body.get("model")
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise wrong_type("model", "a string", name)
+    try:
+        catalogue.resolve(session, name)
+    except NotFoundError as wrong:
+        raise InvalidRequestError(wrong.message, param=wrong.param, code=wrong.code) from wrong
+    return name
 
 
 def _name(request: Request, body: dict[str, Any]) -> RequestName | None:

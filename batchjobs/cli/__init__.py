@@ -16,6 +16,7 @@ from batchjobs.cli.listing import list_jobs
 from batchjobs.cli.models import models
 from batchjobs.cli.results import results
 from batchjobs.cli.resume import resume
+from batchjobs.cli.retry import retry
 from batchjobs.cli.serve import serve
 from batchjobs.cli.status import status
 from batchjobs.cli.submit import submit
@@ -29,8 +30,9 @@ from batchjobs.cli.worker import worker
 def cli() -> None:
     """Run JSONL files of OpenAI-style requests through a model on this machine.
 
-    Data lies in $BATCHJOBS_HOME. Exit codes: 0 done, 1 error, 2 usage, 3 done with failed lines,
-    4 file not valid, 5 interrupted (resumable), 6 cancelled or expired, 7 engine hung (resumable).
+    Data lies in $BATCHJOBS_HOME, or on the server that $BATCHJOBS_URL names. Exit codes: 0 done,
+    1 error, 2 usage, 3 done with failed lines, 4 file not valid, 5 interrupted (resumable),
+    6 cancelled or expired, 7 engine hung (resumable).
     """
 
 
@@ -43,6 +45,7 @@ for command in (
     watch,
     results,
     cancel,
+    retry,
     models,
     keys,
     db,

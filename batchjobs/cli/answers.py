@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from batchjobs.cli.delivery import open_result
-
 if TYPE_CHECKING:
-    from batchjobs.deployment import Deployment
-    from batchjobs.models import Job
+    from batchjobs.client.base import Client
+    from batchjobs.client.batch import Batch
 
 MAX_REASONS = 3
 _LINES_LOOKED_AT = 1000
@@ -41,27 +39,27 @@ class Answer:
         return cls(custom_id=custom_id, status=str(status), text=text, kind=kind)
 
 
-def first_answers(deployment: Deployment, job: Job, limit: int) -> list[Answer]:
+def first_answers(client: Client, batch: Batch, limit: int) -> list[Answer]:
     """Of up to `limit` lines: the output file's, then the error file's."""
     answers: list[Answer] = []
-    for file_id in (job.output_file_id, job.error_file_id):
+    for file_id in (batch.output_file_id, batch.error_file_id):
         if file_id is not None:
-            answers += _answers(deployment, file_id, limit - len(answers))
+            answers += _answers(client, file_id, limit - len(answers))
     return answers
 
 
-def first_reasons(deployment: Deployment, job: Job) -> list[str]:
+def first_reasons(client: Client, batch: Batch) -> list[str]:
     """Why lines failed, the most frequent first: how often, and the first line's message."""
-    if job.error_file_id is None:
+    if batch.error_file_id is None:
         return []
-    failed = _answers(deployment, job.error_file_id, _LINES_LOOKED_AT)
+    failed = _answers(client, batch.error_file_id, _LINES_LOOKED_AT)
     times = Counter(answer.kind for answer in failed)
     first = {answer.kind: answer.text for answer in reversed(failed)}
     return [f"{count:,} × {first[kind]}" for kind, count in times.most_common(MAX_REASONS)]
 
 
-def _answers(deployment: Deployment, file_id: str, limit: int) -> list[Answer]:
-    with open_result(deployment, file_id) as lines:
+def _answers(client: Client, file_id: str, limit: int) -> list[Answer]:
+    with client.open(file_id) as lines:
         return [Answer.of(record) for record in _records(lines, limit)]
 
 

@@ -87,6 +87,7 @@ def explain(error: Exception) -> tuple[str, Exit]:
         BatchJobsError,
         ConflictError,
         Interrupted,
+        InvalidFileError,
         InvalidRequestError,
         NotFoundError,
     )
@@ -94,6 +95,8 @@ def explain(error: Exception) -> tuple[str, Exit]:
     match error:
         case Interrupted():
             return error.message, Exit.INTERRUPTED
+        case InvalidFileError():
+            return f"Error: {error.message}", Exit.INVALID
         case InvalidRequestError() if not isinstance(error, ConflictError | NotFoundError):
             return f"Error: {error.message}", Exit.USAGE
         case BatchJobsError():

@@ -19,11 +19,13 @@ def upgrade() -> None:
     Every other command does it too, and waits for the first that does; run by itself before
     the servers of a deployment start, it shows whether the database can be used.
     """
+    from batchjobs.cli.deployment import say_that_it_is_here
     from batchjobs.db import REVISION, Database
     from batchjobs.deployment import make_home
     from batchjobs.settings import Settings
 
     settings = Settings.load()
+    say_that_it_is_here(settings)
     database = Database.open(settings.database_address)
     if database.is_embedded:
         make_home(settings.home)

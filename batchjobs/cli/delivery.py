@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from batchjobs.errors import UsageError
 
 if TYPE_CHECKING:
-    from batchjobs.deployment import Deployment
-    from batchjobs.models import File, Job
+    from batchjobs.client.base import Client
+    from batchjobs.client.batch import Batch
 
 STREAM = "-"
 """The path that means standard input or output."""
@@ -56,21 +56,21 @@ class Destinations:
             _check_writable(path)
 
 
-def deliver(deployment: Deployment, job: Job, destinations: Destinations) -> list[str]:
+def deliver(client: Client, batch: Batch, destinations: Destinations) -> list[str]:
     """Copy a job's result files; a sentence on each. A copy appears whole or not at all.
 
     A destination whose file does not exist, because no line ended in it, is removed: what lies
-    there is of another run. After a failed validation, nothing is touched. Raises OSError and
-    StoreError.
+    there is of another run. After a failed validation, nothing is touched. Raises OSError,
+    StoreError and RemoteError.
     """
     from batchjobs.states import JobState
 
-    if job.status == JobState.FAILED:
+    if batch.status == JobState.FAILED:
         return []
     said = []
     for what, file_id, path in (
-        ("results", job.output_file_id, destinations.output),
-        ("errors", job.error_file_id, destinations.errors),
+        ("results", batch.output_file_id, destinations.output),
+        ("errors", batch.error_file_id, destinations.errors),
     ):
         if path is None:
             continue
@@ -78,31 +78,19 @@ def deliver(deployment: Deployment, job: Job, destinations: Destinations) -> lis
             _remove(path)
             said.append(f"No {what}: {path} not written.")
         else:
-            _copy(deployment, _row(deployment, file_id), path)
+            _copy(client, file_id, path)
             said.append(f"{what.capitalize()} written to {_name(path)}.")
     return said
 
 
-def locations(deployment: Deployment, job: Job) -> dict[str, str]:
+def locations(client: Client, batch: Batch) -> dict[str, str]:
     """File id → where its object lies, of the result files that exist."""
-    ids = [file_id for file_id in (job.output_file_id, job.error_file_id) if file_id]
-    return {file_id: deployment.store.locate(_row(deployment, file_id).key) for file_id in ids}
+    ids = [file_id for file_id in (batch.output_file_id, batch.error_file_id) if file_id]
+    return {file_id: client.locate(file_id) for file_id in ids}
 
 
-def open_result(deployment: Deployment, file_id: str) -> BinaryIO:
-    """A result file's bytes; the caller closes it."""
-    return deployment.store.open(_row(deployment, file_id).key)
-
-
-def _row(deployment: Deployment, file_id: str) -> File:
-    from batchjobs.files import get_file
-
-    with deployment.database.read() as session:
-        return get_file(session, file_id)
-
-
-def _copy(deployment: Deployment, file: File, path: str) -> None:
-    with deployment.store.open(file.key) as content:
+def _copy(client: Client, file_id: str, path: str) -> None:
+    with client.open(file_id) as content:
         if path == STREAM:
             shutil.copyfileobj(content, sys.stdout.buffer)
             sys.stdout.buffer.flush()

@@ -16,6 +16,7 @@ from batchjobs.cli.exits import Exit
 if TYPE_CHECKING:
     from batchjobs.deployment import Deployment
     from batchjobs.models import Model
+    from batchjobs.settings import Settings
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numba", "sqlalchemy")
 _NAME_COLUMN = 24
@@ -28,7 +29,8 @@ def doctor(ctx: click.Context, model: str | None) -> Exit:
     """Check that everything works here.
 
     Shows versions, where data lies, what the engine would use and why, and runs one request end to
-    end. Ends with 1 at the first thing that does not work.
+    end. Of a server ($BATCHJOBS_URL) it shows whether it can be used instead, and its models. Ends
+    with 1 at the first thing that does not work.
     """
     try:
         for name, value in _findings(model):
@@ -46,8 +48,13 @@ def doctor(ctx: click.Context, model: str | None) -> Exit:
 def _findings(name: str | None) -> Iterator[tuple[str, str]]:
     """What is so, a fact at a time; raises at the first thing that is not as it must be."""
     from batchjobs.cli.deployment import open_deployment
+    from batchjobs.settings import Settings
 
     yield from _versions()
+    settings = Settings.load()
+    if settings.url:
+        yield from _server(settings, settings.url, name)
+        return
     with open_deployment() as deployment:
         yield from _data(deployment)
         model = _choose(deployment, name)
@@ -61,6 +68,28 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     for package in PACKAGES:
         yield package, version(package)
+
+
+def _server(settings: Settings, url: str, name: str | None) -> Iterator[tuple[str, str]]:
+    """Of the server whose workers run what is submitted here."""
+    from batchjobs.cli.render import plain
+    from batchjobs.client.remote import RemoteClient
+    from batchjobs.errors import NotFoundError
+
+    with RemoteClient(url, settings.api_key or None) as client:
+        client.check_ready()
+        yield "server", f"{url} (ready)"
+        models = client.models()
+    yield "key", "none is needed" if not settings.api_key else "not refused"
+    for model in models:
+        aliases = f" (also {', '.join(model.aliases)})" if model.aliases else ""
+        yield "model", plain(f"{model.name}{aliases}")
+    known = {word for model in models for word in (model.name, *model.aliases)}
+    if not known or (name is not None and name not in known):
+        what = "no model" if name is None else f"no model '{name}'"
+        raise NotFoundError(
+            f"{url} has {what}; add it there with: batchjobs models add NAME PATH_OR_HUB_ID"
+        )
 
 
 def _data(deployment: Deployment) -> Iterator[tuple[str, str]]:

@@ -105,4 +105,4 @@ def _seconds(moment: datetime | None) -> int | None:
 def _moment(when: datetime | None) -> str:
     from batchjobs.cli.render import moment
 
-    return "–" if when is None else moment(when)
+    return "–" if when is None else moment(when.timestamp())

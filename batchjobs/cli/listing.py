@@ -21,29 +21,27 @@ MAX_PAGE = 100
 @click.option("--json", "as_json", is_flag=True, help="Print one page as the API does.")
 def list_jobs(limit: int, after: str | None, as_json: bool) -> None:
     """List jobs, the newest first."""
-    from batchjobs import wire
-    from batchjobs.cli.deployment import open_deployment
+    from batchjobs.cli.deployment import open_client
     from batchjobs.cli.render import columns, line_counts, moment, plain, print_json, print_table
-    from batchjobs.cli.view import view_page
 
-    with open_deployment() as deployment:
-        views, has_more = view_page(deployment, limit=limit, after=after)
-        if as_json:
-            print_json(wire.list_page([view.wire() for view in views], has_more=has_more))
-            return
+    with open_client() as client:
+        page = client.page(limit=limit, after=after)
+    if as_json:
+        print_json(page.wire)
+        return
     rows = [
         (
-            view.job.id,
-            str(view.job.status),
-            line_counts(view),
-            ", ".join(plain(name) for name in view.job.models or ()),
-            moment(view.job.created_at),
+            plain(batch.id),
+            plain(batch.status),
+            line_counts(batch),
+            ", ".join(plain(name) for name in batch.models),
+            moment(batch.created_at),
         )
-        for view in views
+        for batch in page.batches
     ]
     if not rows:
         click.echo("No jobs yet. Start one with: batchjobs submit FILE.jsonl")
         return
     print_table(columns("JOB", "STATUS", "REQUESTS", "MODELS", "CREATED", rows=rows))
-    if has_more:
-        click.echo(f"More: batchjobs list --after {views[-1].job.id}")
+    if page.has_more:
+        click.echo(f"More: batchjobs list --after {rows[-1][0]}")

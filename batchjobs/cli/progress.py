@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from batchjobs.cli.view import JobView
+    from batchjobs.client.batch import Batch
     from batchjobs.worker.progress import Progress
 
 _FORMAT = "{n_fmt}/{total_fmt} |{bar:24}| {desc}"
@@ -37,6 +38,12 @@ class ProgressBar:
         self._bar.n = progress.done
         self._bar.set_description_str(describe(progress))
 
+    def say(self, sentence: str) -> None:
+        """A line above the bar, also where there is none."""
+        from tqdm import tqdm
+
+        tqdm.write(sentence, file=sys.stderr)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -46,29 +53,30 @@ class ProgressBar:
         self._bar.close()
 
 
-def progress_between(first: JobView, now: JobView, elapsed: float) -> Progress:
+def progress_between(first: Batch, now: Batch, elapsed: float) -> Progress:
     """What happened to a job in `elapsed` seconds, and how long the rest takes at that rate."""
-    from batchjobs.outlook import estimate_remaining_tokens
     from batchjobs.worker.progress import Progress
 
-    before, after = first.tally, now.tally
-    completion = after.completion_tokens - before.completion_tokens
-    computed = completion + after.prompt_tokens - before.prompt_tokens
-    remaining = estimate_remaining_tokens(
-        after, total_lines=now.job.total_lines, total_bytes=now.job.total_bytes
-    )
-    known = remaining is not None and computed > 0
+    completion = now.completion_tokens - first.completion_tokens
     return Progress(
         done=now.finished_lines,
-        failed=after.failed,
-        total=now.job.total_lines,
-        prompt_tokens=after.prompt_tokens,
-        completion_tokens=after.completion_tokens,
+        failed=now.failed_lines,
+        total=now.total_lines,
+        prompt_tokens=now.prompt_tokens,
+        completion_tokens=now.completion_tokens,
         tokens_per_second=completion / elapsed if elapsed else 0.0,
-        eta_seconds=(remaining or 0.0) * elapsed / computed if known else None,
+        eta_seconds=_seconds_left(first, now, elapsed),
         running=0,
         waiting=0,
     )
+
+
+def _seconds_left(first: Batch, now: Batch, elapsed: float) -> float | None:
+    """What the job's own outlook says; without one, the rest takes as long as what was done."""
+    if now.eta is not None:
+        return max(0.0, now.eta - time.time())
+    done = now.finished_lines - first.finished_lines
+    return (now.total_lines - now.finished_lines) * elapsed / done if done else None
 
 
 def describe(progress: Progress) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from batchjobs.cli.view import JobView
+    from batchjobs.client.batch import Batch
 
 SHOWN_ERRORS = 10
 _PIPE_COLUMNS = 10_000
@@ -53,67 +53,77 @@ def columns(*headers: str, rows: Iterable[Sequence[str]]) -> Table:
     return table
 
 
-def job_table(view: JobView, *, location_of: dict[str, str]) -> Table:
+def job_table(batch: Batch, *, location_of: dict[str, str]) -> Table:
     """What there is to say of one job, a fact a row. `location_of`: file id → path."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in _facts(view, location_of):
+    for name, value in facts(batch, location_of):
         table.add_row(name, value)
     return table
 
 
-def _facts(view: JobView, location_of: dict[str, str]) -> Iterable[tuple[str, str]]:
-    job, tally = view.job, view.tally
-    yield "job", job.id
-    yield "status", str(job.status)
-    yield "endpoint", job.endpoint
-    if job.models:
-        yield "models", ", ".join(plain(name) for name in job.models)
-    yield "requests", line_counts(view)
-    if tally.prompt_tokens:
-        yield "tokens", f"{tally.prompt_tokens:,} in, {tally.completion_tokens:,} out"
-    yield "created", moment(job.created_at)
-    if not view.is_terminal:
-        yield "expires", moment(job.expires_at)
-        yield from _outlook(view)
-    for key, value in (job.job_metadata or {}).items():
+def facts(batch: Batch, location_of: dict[str, str]) -> Iterable[tuple[str, str]]:
+    """The rows of `job_table`."""
+    yield "job", plain(batch.id)
+    yield "status", plain(batch.status)
+    yield "endpoint", plain(batch.endpoint)
+    if batch.models:
+        yield "models", ", ".join(plain(name) for name in batch.models)
+    yield "requests", line_counts(batch)
+    if batch.prompt_tokens:
+        yield "tokens", f"{batch.prompt_tokens:,} in, {batch.completion_tokens:,} out"
+    yield "created", moment(batch.created_at)
+    if not batch.is_terminal:
+        yield from _outlook(batch)
+    for key, value in batch.metadata.items():
         yield "metadata", f"{plain(key)}={plain(value)}"
-    for name, file_id in (("output", job.output_file_id), ("errors", job.error_file_id)):
+    for name, file_id in (("output", batch.output_file_id), ("errors", batch.error_file_id)):
         if file_id is not None:
             yield name, location_of.get(file_id, file_id)
-    for sentence in problem_lines(view):
+    for sentence in problem_lines(batch):
         yield "problem", sentence
 
 
-def _outlook(view: JobView) -> Iterable[tuple[str, str]]:
-    ahead = view.outlook
-    if ahead.eta is not None:
-        yield "expected", f"about {moment(ahead.eta)}"
-    if ahead.at_risk:
-        yield "at risk", "yes: it is not expected to end before it expires"
-    if ahead.notice is not None:
-        yield "notice", plain(ahead.notice)
+def _outlook(batch: Batch) -> Iterable[tuple[str, str]]:
+    """When it will end, and what stands in the way."""
+    if batch.eta is not None:
+        yield "expected", moment(batch.eta)
+    if batch.expires_at is not None:
+        yield "expires", moment(batch.expires_at)
+    if late := late_sentence(batch):
+        yield "at risk", late
+    if batch.notice:
+        yield "notice", plain(batch.notice)
 
 
-def line_counts(view: JobView) -> str:
+def late_sentence(batch: Batch) -> str | None:
+    """What is said of a job that is expected to miss its deadline."""
+    if not batch.is_at_risk:
+        return None
+    return (
+        "It is expected to miss its deadline: what is not done by then will be listed as expired."
+    )
+
+
+def line_counts(batch: Batch) -> str:
     """For example `3 of 10 done (1 failed)`."""
-    text = f"{view.finished_lines:,} of {view.job.total_lines:,} done"
-    return f"{text} ({view.tally.failed:,} failed)" if view.tally.failed else text
+    text = f"{batch.finished_lines:,} of {batch.total_lines:,} done"
+    return f"{text} ({batch.failed_lines:,} failed)" if batch.failed_lines else text
 
 
-def problem_lines(view: JobView) -> Iterable[str]:
+def problem_lines(batch: Batch) -> Iterable[str]:
     """The first things that intake found wrong, a sentence each."""
-    for error in view.errors[:SHOWN_ERRORS]:
-        where = "the file" if error.line is None else f"line {error.line}"
-        yield f"{where}: {plain(error.message)} ({error.code})"
-    if len(view.errors) > SHOWN_ERRORS:
-        more = len(view.errors) - SHOWN_ERRORS
-        yield f"… and {more:,} more: batchjobs status {view.job.id} --json"
+    for problem in batch.problems[:SHOWN_ERRORS]:
+        where = "the file" if problem["line"] is None else f"line {problem['line']}"
+        yield f"{where}: {plain(problem['message'])} ({plain(problem['code'])})"
+    if len(batch.problems) > SHOWN_ERRORS:
+        more = len(batch.problems) - SHOWN_ERRORS
+        yield f"… and {more:,} more: batchjobs status {batch.id} --json"
 
 
-def moment(when: datetime) -> str:
-    """Local time, to the second."""
-    return when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+def moment(seconds: float) -> str:
+    """Local time of seconds of the epoch."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

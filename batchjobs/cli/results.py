@@ -11,8 +11,8 @@ from batchjobs.cli.delivery import Destinations
 from batchjobs.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from batchjobs.cli.view import JobView
-    from batchjobs.deployment import Deployment
+    from batchjobs.client.base import Client
+    from batchjobs.client.batch import Batch
 
 SHOWN_ANSWERS = 20
 _ANSWER_CHARS = 200
@@ -32,52 +32,50 @@ def results(job: str, output: str | None, errors: str | None, as_json: bool) -> 
     line failed, or none did.
     """
     from batchjobs.cli.delivery import deliver
-    from batchjobs.cli.deployment import open_deployment
+    from batchjobs.cli.deployment import open_client
     from batchjobs.cli.render import print_json
-    from batchjobs.cli.view import view_job
 
     destinations = Destinations(output=output, errors=errors)
     destinations.check(as_json=as_json)
-    with open_deployment() as deployment:
-        view = view_job(deployment, job)
-        unfinished = why_no_results(view)
-        said = [] if unfinished else deliver(deployment, view.job, destinations)
+    with open_client() as client:
+        batch = client.batch(job)
+        unfinished = why_no_results(batch)
+        said = [] if unfinished else deliver(client, batch, destinations)
         if as_json:
-            print_json(view.wire())
+            print_json(batch.wire)
         elif not (unfinished or output or errors):
-            show_answers(deployment, view)
+            show_answers(client, batch)
     for sentence in [unfinished] if unfinished else said:
         click.echo(sentence, err=True)
     return Exit.ERROR if unfinished else Exit.DONE
 
 
-def why_no_results(view: JobView) -> str | None:
+def why_no_results(batch: Batch) -> str | None:
     """A sentence on a job that has no result files, nor will have without more being done."""
     from batchjobs.cli.render import line_counts
     from batchjobs.states import JobState
 
-    job = view.job
-    if job.status == JobState.FAILED:
-        return f"Error: {job.id} failed validation; nothing ran. See: batchjobs status {job.id}"
-    if not view.is_terminal:
+    if batch.status == JobState.FAILED:
+        return f"Error: {batch.id} failed validation; nothing ran. See: batchjobs status {batch.id}"
+    if not batch.is_terminal:
         return (
-            f"Error: {job.id} is not finished: it is {job.status}, {line_counts(view)}."
-            f" Wait with: batchjobs watch {job.id}"
+            f"Error: {batch.id} is not finished: it is {batch.status}, {line_counts(batch)}."
+            f" Wait with: batchjobs watch {batch.id}"
         )
     return None
 
 
-def show_answers(deployment: Deployment, view: JobView) -> None:
+def show_answers(client: Client, batch: Batch) -> None:
     """A table of the first lines' answers."""
     from batchjobs.cli.answers import first_answers
     from batchjobs.cli.render import columns, plain, print_table
 
-    shown = first_answers(deployment, view.job, SHOWN_ANSWERS)
+    shown = first_answers(client, batch, SHOWN_ANSWERS)
     rows = [
         (plain(line.custom_id), line.status, plain(line.text, limit=_ANSWER_CHARS))
         for line in shown
     ]
     print_table(columns("CUSTOM_ID", "STATUS", "ANSWER", rows=rows))
-    if view.job.total_lines > len(shown):
-        more = view.job.total_lines - len(shown)
-        click.echo(f"… and {more:,} more: batchjobs results {view.job.id} -o FILE")
+    if batch.total_lines > len(shown):
+        more = batch.total_lines - len(shown)
+        click.echo(f"… and {more:,} more: batchjobs results {batch.id} -o FILE")

@@ -17,12 +17,14 @@ from batchjobs.cli.exits import Exit
 def resume(job: str, output: str | None, errors: str | None, as_json: bool) -> Exit:
     """Go on with a job that was interrupted or detached.
 
-    Lines that are done are not run again. A job that has ended only gets its summary.
+    Lines that are done are not run again. A job that has ended only gets its summary. The job of a
+    server ($BATCHJOBS_URL) is run by its workers: it is watched to its end and delivered.
     """
-    from batchjobs.cli.deployment import open_deployment
-    from batchjobs.cli.running import Running
+    from batchjobs.cli.account import Account
+    from batchjobs.cli.course import course_of
+    from batchjobs.cli.deployment import open_client
 
     destinations = Destinations(output=output, errors=errors)
     destinations.check(as_json=as_json)
-    with open_deployment() as deployment:
-        return Running(deployment, job, destinations=destinations, as_json=as_json).run()
+    with open_client() as client:
+        return course_of(client, Account(client, destinations, as_json=as_json)).run(job)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import click
-
-from batchjobs.cli.delivery import Destinations, deliver
+from batchjobs.cli.account import Account
 from batchjobs.cli.exits import Exit
 from batchjobs.cli.progress import ProgressBar, progress_between
-from batchjobs.cli.render import line_counts, print_json
-from batchjobs.cli.summary import report_lines, summarize
-from batchjobs.cli.view import JobView, view_job
+from batchjobs.cli.render import line_counts
+from batchjobs.cli.summary import report_lines
+from batchjobs.client.base import Client
+from batchjobs.client.batch import Batch
 from batchjobs.errors import Interrupted, ModelError
 
 if TYPE_CHECKING:
@@ -22,107 +21,75 @@ if TYPE_CHECKING:
 
 
 class Running:
-    """The rest of `submit` and `resume`, once there is a job."""
+    """The rest of `submit` and `resume` where the data is here."""
 
-    def __init__(
-        self,
-        deployment: Deployment,
-        job_id: str,
-        *,
-        destinations: Destinations,
-        as_json: bool,
-    ) -> None:
+    def __init__(self, client: Client, deployment: Deployment, account: Account) -> None:
+        self._client = client
         self._deployment = deployment
-        self._job_id = job_id
-        self._destinations = destinations
-        self._as_json = as_json
+        self._account = account
 
-    def announce(self) -> None:
-        """The id, by itself on the first line."""
-        self._say(self._job_id)
+    def leave(self, job_id: str) -> Exit:
+        """To `resume` or a worker; a bad file is told here and now."""
+        batch = self._validate(job_id)
+        if batch.is_terminal:
+            return self._account.conclude(batch)
+        how = f"Waiting. Run it here with: {self._account.resume_command(job_id)}"
+        return self._account.leave(batch, how)
 
-    def enqueue(self) -> Exit:
-        """Leave the job to `resume` or a worker; a bad file is told here and now."""
-        view = self._validate()
-        if view.is_terminal:
-            return self._conclude(view)
-        if self._as_json:
-            print_json(view.wire())
-        else:
-            self._say(f"Waiting. Run it here with: {self._resume_command}")
-        return Exit.DONE
-
-    def run(self) -> Exit:
+    def run(self, job_id: str) -> Exit:
         """Work on the job until it has ended, whoever does the rest of it.
 
         Raises Interrupted with how to go on.
         """
+        resume = self._account.resume_command(job_id)
         try:
-            view = self._validate()
-            report = None if view.is_terminal else self._work()
+            batch = self._validate(job_id)
+            report = None if batch.is_terminal else self._work(job_id)
         except (Interrupted, KeyboardInterrupt) as stopped:
-            view = view_job(self._deployment, self._job_id)
+            batch = self._client.batch(job_id)
             raise Interrupted(
-                f"Interrupted: {line_counts(view)}, and what is done is kept."
-                f" Go on with: {self._resume_command}"
+                f"Interrupted: {line_counts(batch)}, and what is done is kept. Go on with: {resume}"
             ) from stopped
         except ModelError as unusable:
-            unusable.add_note(f"The job waits. When that is mended: {self._resume_command}")
+            unusable.add_note(f"The job waits. When that is mended: {resume}")
             raise
-        return self._conclude(view_job(self._deployment, self._job_id), report)
+        lines = report_lines(report) if report else ()
+        return self._account.conclude(self._client.batch(job_id), lines)
 
-    def _validate(self) -> JobView:
+    def _validate(self, job_id: str) -> Batch:
         from batchjobs import intake
 
-        intake.validate(self._deployment, self._job_id)
-        return view_job(self._deployment, self._job_id)
+        intake.validate(self._deployment, job_id)
+        return self._client.batch(job_id)
 
-    def _work(self) -> RunReport:
+    def _work(self, job_id: str) -> RunReport:
         from batchjobs.worker.engines import CheckpointEngines, KeptEngines
         from batchjobs.worker.progress import RunReport
         from batchjobs.worker.runner import run_jobs
 
         engines = KeptEngines(CheckpointEngines(self._deployment.settings))
-        stop = stop_signal(self._deployment, advice=f"Go on with: {self._resume_command}")
+        advice = f"Go on with: {self._account.resume_command(job_id)}"
+        stop = stop_signal(self._deployment, advice=advice)
         reports: list[RunReport] = []
         with stop.install(), ProgressBar() as bar:
             while True:
                 reports.append(
                     run_jobs(
                         self._deployment,
-                        job_id=self._job_id,
+                        job_id=job_id,
                         engines=engines,
                         on_progress=bar.show,
                         stop=stop,
                     )
                 )
-                view = view_job(self._deployment, self._job_id)
-                if view.is_terminal:
+                batch = self._client.batch(job_id)
+                if batch.is_terminal:
                     models = tuple(model for report in reports for model in report.models)
                     return RunReport(models=models)
                 # Another worker holds the rest; should it die, its shards come to us.
                 stop.check()
-                bar.show(progress_between(view, view, elapsed=0.0))
+                bar.show(progress_between(batch, batch, elapsed=0.0))
                 time.sleep(self._deployment.settings.poll_seconds)
-
-    def _conclude(self, view: JobView, report: RunReport | None = None) -> Exit:
-        for sentence in summarize(self._deployment, view, self._destinations):
-            self._say(sentence)
-        for sentence in report_lines(report) if report else ():
-            self._say(sentence)
-        for sentence in deliver(self._deployment, view.job, self._destinations):
-            self._say(sentence)
-        if self._as_json:
-            print_json(view.wire())
-        return view.exit_code
-
-    @property
-    def _resume_command(self) -> str:
-        return f"batchjobs resume {self._job_id}{self._destinations.options}"
-
-    def _say(self, sentence: str) -> None:
-        """To a person: on standard output unless that is for a program."""
-        click.echo(sentence, err=self._as_json or self._destinations.uses_stdout)
 
 
 def stop_signal(deployment: Deployment, *, advice: str) -> StopSignal:

@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
-
 import click
 
 from batchjobs.cli.command import Command
-from batchjobs.cli.delivery import STREAM, Destinations
+from batchjobs.cli.delivery import Destinations
 from batchjobs.cli.exits import Exit
-
-if TYPE_CHECKING:
-    from batchjobs.deployment import Deployment
-    from batchjobs.models import File
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """What a person asks for. `path` is `-` for standard input."""
-
-    path: str
-    model: str | None
-    metadata: dict[str, str]
-    window: str
-    seed: int
 
 
 @click.command(
@@ -52,6 +31,14 @@ class Submission:
     show_default=True,
     help="Draws the answers of lines that have no seed; the same seed, the same answers.",
 )
+@click.option(
+    "--priority",
+    type=click.IntRange(-1000, 1000),
+    default=0,
+    show_default=True,
+    help="Of jobs due in the same hour, the greater goes first.",
+)
+@click.option("--wait", is_flag=True, help="See it to its end, also on a server.")
 @click.option("--detach", is_flag=True, help="Only enqueue it; `resume` or `worker` runs it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the API's batch object at the end.")
 def submit(
@@ -62,99 +49,45 @@ def submit(
     metadata: tuple[str, ...],
     window: str,
     seed: int,
+    priority: int,
+    wait: bool,
     detach: bool,
     as_json: bool,
 ) -> Exit:
-    """Run a JSONL file of requests here, and write the results.
+    """Run a JSONL file of requests, and write the results.
 
     FILE has one request a line, as for the OpenAI Batch API; - reads standard input. The job's id
     is printed first. Without -o the results stay in the store; the summary says where.
+
+    It runs here. If $BATCHJOBS_URL names a server, that server's workers run it, and the command
+    ends at once unless there is something to wait for: --wait, -o or --errors.
     """
-    from batchjobs.cli.deployment import open_deployment
-    from batchjobs.cli.running import Running
+    from batchjobs.cli.course import begin, check_waiting
+    from batchjobs.cli.deployment import open_client
+    from batchjobs.cli.source import find_endpoint, name_of, open_source
+    from batchjobs.client.base import Order
+    from batchjobs.settings import Settings
 
     destinations = Destinations(output=output, errors=errors)
     destinations.check(source=file, as_json=as_json)
-    submission = Submission(
-        path=file, model=model, metadata=_pairs(metadata), window=window, seed=seed
-    )
-    with open_deployment() as deployment:
-        job_id = create_job(deployment, submission)
-        running = Running(deployment, job_id, destinations=destinations, as_json=as_json)
-        running.announce()
-        return running.enqueue() if detach else running.run()
-
-
-def create_job(deployment: Deployment, submission: Submission) -> str:
-    """Store the file and create its job, which is still to be validated. The job's id.
-
-    Raises:
-        NotFoundError: no such model.
-        InvalidRequestError: the window or the metadata is wrong, or the file too large.
-    """
-    from batchjobs import catalogue
-    from batchjobs.queue import jobs
-
-    if submission.model is not None:
-        with deployment.database.read() as session:
-            catalogue.resolve(session, submission.model)
-    file = _store(deployment, submission.path)
-    endpoint = _endpoint_of(deployment, file)
-    with deployment.database.write() as session:
-        job = jobs.create(
-            session,
-            deployment.clock,
-            input_file_id=file.id,
-            endpoint=endpoint,
-            completion_window=submission.window,
-            max_window_hours=deployment.settings.max_completion_window_hours,
-            model_override=submission.model,
-            metadata=submission.metadata or None,
-            seed=submission.seed,
-        )
-        return job.id
-
-
-def _store(deployment: Deployment, path: str) -> File:
-    from batchjobs.files import add_file
-    from batchjobs.intake import INPUT_PURPOSE
-
-    with ExitStack() as stack:
-        stream: BinaryIO = sys.stdin.buffer
-        if path != STREAM:
-            stream = stack.enter_context(Path(path).open("rb"))
-        return add_file(
-            deployment,
-            stream,
-            filename="stdin" if path == STREAM else Path(path).name,
-            purpose=INPUT_PURPOSE,
-            max_bytes=deployment.settings.max_input_bytes,
-        )
-
-
-def _endpoint_of(deployment: Deployment, file: File) -> str:
-    """The first endpoint of ours that a line names; intake reports the lines that differ.
-
-    If there is none, the first word in its place, or else the most usual endpoint: intake then
-    says of the file or of every line what is wrong.
-    """
-    from batchjobs.endpoints import ENDPOINTS
-    from batchjobs.errors import InvalidRequestError
-    from batchjobs.files import open_file
-    from batchjobs.jsonl import parse_object, read_lines
-
-    first = None
-    with open_file(deployment.store, file) as stream:
-        for line in read_lines(stream, deployment.settings.max_line_bytes):
-            try:
-                url = parse_object(line.data or b"").get("url")
-            except InvalidRequestError:
-                continue
-            if isinstance(url, str):
-                if url in ENDPOINTS:
-                    return url
-                first = first or url
-    return first or next(iter(ENDPOINTS))
+    check_waiting(wait=wait, detach=detach)
+    pairs = _pairs(metadata)
+    with open_client() as client:
+        here = client.deployment
+        settings = Settings.load() if here is None else here.settings
+        max_bytes = None if here is None else settings.max_input_bytes
+        with open_source(file, max_bytes=max_bytes) as stream:
+            order = Order(
+                filename=name_of(file),
+                endpoint=find_endpoint(stream, settings.max_line_bytes),
+                window=window,
+                model=model,
+                metadata=pairs,
+                seed=seed,
+                priority=priority,
+            )
+            batch = client.submit(stream, order)
+        return begin(client, batch, destinations, wait=wait, detach=detach, as_json=as_json)
 
 
 def _pairs(words: tuple[str, ...]) -> dict[str, str]:

@@ -10,42 +10,41 @@ from batchjobs.cli.delivery import Destinations, locations
 from batchjobs.cli.render import line_counts, plain, problem_lines
 
 if TYPE_CHECKING:
-    from batchjobs.cli.view import JobView
-    from batchjobs.deployment import Deployment
+    from batchjobs.client.base import Client
+    from batchjobs.client.batch import Batch
     from batchjobs.worker.progress import ModelReport, RunReport
 
 MODEL_NOT_FOUND = "model_not_found"
 _REASON_CHARS = 300
 
 
-def summarize(deployment: Deployment, view: JobView, destinations: Destinations) -> Iterator[str]:
+def summarize(client: Client, batch: Batch, destinations: Destinations) -> Iterator[str]:
     """Status, counts, the first reasons for failures, tokens, and where the results lie."""
-    job, tally = view.job, view.tally
-    if view.errors:
-        yield f"{job.id} failed validation: nothing ran."
-        yield from (f"  {sentence}" for sentence in problem_lines(view))
-        if any(error.code == MODEL_NOT_FOUND for error in view.errors):
+    if batch.problems:
+        yield f"{batch.id} failed validation: nothing ran."
+        yield from (f"  {sentence}" for sentence in problem_lines(batch))
+        if any(problem["code"] == MODEL_NOT_FOUND for problem in batch.problems):
             yield "Which models there are: batchjobs models list. Run on one of them: --model NAME"
         return
-    yield f"{job.status}: {line_counts(view)}"
-    for reason in first_reasons(deployment, job):
+    yield f"{batch.status}: {line_counts(batch)}"
+    for reason in first_reasons(client, batch):
         yield f"  {plain(reason, limit=_REASON_CHARS)}"
-    if tally.prompt_tokens:
-        yield f"tokens: {tally.prompt_tokens:,} in, {tally.completion_tokens:,} out"
-    if view.is_terminal:
-        yield from _places(deployment, view, destinations)
+    if batch.prompt_tokens:
+        yield f"tokens: {batch.prompt_tokens:,} in, {batch.completion_tokens:,} out"
+    if batch.is_terminal:
+        yield from _places(client, batch, destinations)
 
 
-def _places(deployment: Deployment, view: JobView, destinations: Destinations) -> Iterator[str]:
+def _places(client: Client, batch: Batch, destinations: Destinations) -> Iterator[str]:
     """Of the result files that were not copied anywhere."""
-    job, at = view.job, locations(deployment, view.job)
+    at = locations(client, batch)
     for name, option, file_id, path in (
-        ("results", "-o", job.output_file_id, destinations.output),
-        ("errors", "--errors", job.error_file_id, destinations.errors),
+        ("results", "-o", batch.output_file_id, destinations.output),
+        ("errors", "--errors", batch.error_file_id, destinations.errors),
     ):
         if file_id is not None and path is None:
             yield f"{name}: {at[file_id]}"
-            yield f"  copy: batchjobs results {job.id} {option} FILE"
+            yield f"  copy: batchjobs results {batch.id} {option} FILE"
 
 
 def report_lines(report: RunReport) -> Iterator[str]:

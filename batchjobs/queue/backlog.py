@@ -14,6 +14,7 @@ from batchjobs.models import Job, Part, Shard
 from batchjobs.outlook import Habit, LiveWorker, OpenJob, Share, estimate_remaining_tokens
 from batchjobs.queue import workers
 from batchjobs.queue.jobs import Tally
+from batchjobs.queue.order import MOST_URGENT_FIRST
 from batchjobs.states import JobState
 
 RECENT_JOBS = 20
@@ -79,7 +80,7 @@ def _shares() -> Select[str, datetime, datetime, int, int, str, int]:
         .outerjoin(Shard, Shard.job_id == Job.id)
         .where(Job.status.in_(_OPEN))
         .group_by(Job.id, Shard.model)
-        .order_by(Job.expires_at, Job.created_at, Job.id, Shard.model)
+        .order_by(*MOST_URGENT_FIRST, Shard.model)
     )
 
 

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from batchjobs.clock import Clock
 from batchjobs.errors import IntegrityError, LeaseLostError
 from batchjobs.models import File, Job, Part, Shard
+from batchjobs.queue.order import MOST_URGENT_FIRST
 from batchjobs.states import JobState, ShardState
 
 _QUEUED: dict[str, Any] = {"state": ShardState.QUEUED, "owner": None, "lease_until": None}
@@ -285,11 +286,7 @@ def _claimable(*, models: Collection[str] | None = None, job_id: str | None = No
         .where(Shard.state == ShardState.QUEUED, Job.status == JobState.IN_PROGRESS)
         .order_by(
             case((and_(Shard.leads, Shard.fence == 0), 0), else_=1),
-            Job.due_hour,
-            Job.priority.desc(),
-            Job.expires_at,
-            Job.created_at,
-            Job.id,
+            *MOST_URGENT_FIRST,
             Shard.number,
         )
     )

@@ -22,6 +22,7 @@ from batchjobs.clock import Clock
 from batchjobs.errors import ConflictError, IntegrityError, NotFoundError
 from batchjobs.ids import new_job_id
 from batchjobs.models import DEFAULT_TENANT, Job, JobError, Part, Shard
+from batchjobs.queue.order import MOST_URGENT_FIRST
 from batchjobs.queue.repeats import RequestName
 from batchjobs.queue.terms import check_metadata, parse_window
 from batchjobs.states import JOB_NEXT, TERMINAL, JobState, ShardState
@@ -239,9 +240,7 @@ def settle(session: Session, clock: Clock, job_id: str) -> JobState | None:
 def unsettled(session: Session) -> Sequence[str]:
     """The jobs that have not ended, the most urgent first."""
     return session.scalars(
-        select(Job.id)
-        .where(Job.status.not_in(TERMINAL))
-        .order_by(Job.expires_at, Job.created_at, Job.id)
+        select(Job.id).where(Job.status.not_in(TERMINAL)).order_by(*MOST_URGENT_FIRST)
     ).all()
 
 

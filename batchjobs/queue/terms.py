@@ -12,6 +12,8 @@ from batchjobs.jsonl import json_type
 MAX_PAIRS = 16
 MAX_KEY_CHARS = 64
 MAX_VALUE_CHARS = 512
+MAX_PRIORITY = 1000
+"""And no less than its negative; 0 is usual."""
 
 _WINDOW = re.compile(r"([1-9][0-9]{0,5})([hd])")
 _HOURS = {"h": 1, "d": 24}

@@ -8,6 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,14 @@ import pytest
 from openai import AuthenticationError, OpenAI
 
 from batchjobs.cli.exits import Exit
+from batchjobs.deployment import Deployment
+from batchjobs.errors import Interrupted
+from batchjobs.settings import Settings
+from batchjobs.worker.engines import CheckpointEngines, KeptEngines
+from batchjobs.worker.runner import work_on
+from batchjobs.worker.stop import StopSignal
 from tests.support.cli import run, run_json
+from tests.support.served import WAYS, serving
 from tests.support.tiny_models import save_tiny, tiny_config
 
 MODEL = "tiny"
@@ -38,6 +48,43 @@ def home(tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     added = run("models", "add", MODEL, str(weights), "--alias", "gpt-4o-mini")
     assert added.exit_code == Exit.DONE
     return tmp_path / "home"
+
+
+@pytest.fixture(params=WAYS)
+def anywhere(
+    request: pytest.FixtureRequest, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """The same, also where a server has it, with a worker, and commands reach the server only."""
+    if request.param == "embedded":
+        yield home
+        return
+    untouched = tmp_path / "untouched"
+    with Deployment.open(Settings.load()) as deployment, working(deployment):
+        monkeypatch.setenv("BATCHJOBS_HOME", str(untouched))
+        with serving(deployment) as url:
+            monkeypatch.setenv("BATCHJOBS_URL", url)
+            yield home
+    assert not untouched.exists()
+
+
+@contextmanager
+def working(deployment: Deployment) -> Iterator[None]:
+    """A worker of the deployment, in a thread."""
+    stop = StopSignal(grace_seconds=60, forced_exit=9)
+    engines = KeptEngines(CheckpointEngines(deployment.settings))
+
+    def work() -> None:
+        with suppress(Interrupted):
+            work_on(deployment, engines=engines, stop=stop)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        worker.join(30)
+        assert not worker.is_alive()
 
 
 def line(custom_id: str, **body: Any) -> str:
@@ -76,7 +123,7 @@ def test_without_destinations_the_summary_says_where_the_results_are(home: Path)
     assert f"batchjobs results {first_row(result.stdout)} -o FILE" in result.stdout
 
 
-def test_lines_that_fail_are_told_with_their_reasons(home: Path) -> None:
+def test_lines_that_fail_are_told_with_their_reasons(anywhere: Path) -> None:
     file = write(line("a"), line("long", max_tokens=9000), line("longer", max_tokens=9000))
     result = run("submit", file, "-o", "out.jsonl", "--errors", "err.jsonl")
     assert result.exit_code == Exit.FAILED_LINES
@@ -86,7 +133,7 @@ def test_lines_that_fail_are_told_with_their_reasons(home: Path) -> None:
     assert custom_ids("err.jsonl") == ["long", "longer"]
 
 
-def test_a_bad_file_is_told_line_by_line_and_nothing_is_touched(home: Path) -> None:
+def test_a_bad_file_is_told_line_by_line_and_nothing_is_touched(anywhere: Path) -> None:
     Path("out.jsonl").write_text("kept")
     result = run("submit", write(line("a"), "{\n", line("a")), "-o", "out.jsonl")
     assert result.exit_code == Exit.INVALID
@@ -95,24 +142,24 @@ def test_a_bad_file_is_told_line_by_line_and_nothing_is_touched(home: Path) -> N
     assert Path("out.jsonl").read_text() == "kept"
 
 
-def test_an_unknown_model_is_told_with_what_to_do(home: Path) -> None:
-    result = run("submit", write(line("a", model="gpt-99")))
+def test_an_unknown_model_is_told_with_what_to_do(anywhere: Path) -> None:
+    result = run("submit", write(line("a", model="gpt-99")), "--wait")
     assert result.exit_code == Exit.INVALID
     assert "batchjobs models list" in result.stdout
 
 
-def test_another_providers_name_runs_unchanged(home: Path) -> None:
+def test_another_providers_name_runs_unchanged(anywhere: Path) -> None:
     assert run("submit", write(line("a", model="gpt-4o-mini"))).exit_code == Exit.DONE
 
 
-def test_model_takes_the_place_of_every_lines(home: Path) -> None:
+def test_model_takes_the_place_of_every_lines(anywhere: Path) -> None:
     file = write(line("a", model="gpt-99"), line("b", model="claude"))
     result = run("submit", file, "--model", MODEL, "-o", "out.jsonl")
     assert result.exit_code == Exit.DONE
     assert custom_ids("out.jsonl") == ["a", "b"]
 
 
-def test_a_seed_redraws_the_answers_of_lines_that_have_none(home: Path) -> None:
+def test_a_seed_redraws_the_answers_of_lines_that_have_none(anywhere: Path) -> None:
     file = write(line("a", temperature=1, max_tokens=12), line("b", temperature=1, seed=7))
     answers = []
     for seed in ("0", "0", "1"):
@@ -124,25 +171,52 @@ def test_a_seed_redraws_the_answers_of_lines_that_have_none(home: Path) -> None:
     assert answers[0][1] == answers[2][1]
 
 
-def test_an_unknown_model_to_take_their_place_makes_no_job(home: Path) -> None:
+def test_an_unknown_model_to_take_their_place_makes_no_job(anywhere: Path) -> None:
     result = run("submit", write(line("a")), "--model", "gpt-99")
     assert result.exit_code == Exit.ERROR
     assert "No model 'gpt-99' in the catalogue" in result.stderr
     assert run_json("list")["data"] == []
 
 
-def test_standard_input_and_output_make_a_filter(home: Path) -> None:
+def test_standard_input_and_output_make_a_filter(anywhere: Path) -> None:
     result = run("submit", "-", "-o", "-", stdin=line("a") + line("b"))
     assert [json.loads(row)["custom_id"] for row in result.stdout.splitlines()] == ["a", "b"]
     assert first_row(result.stderr).startswith("batch_")
 
 
-def test_json_is_the_batch_object_and_nothing_else(home: Path) -> None:
-    batch = run_json("submit", write(line("a")), "--metadata", "owner=me", "--metadata", "n=a=b")
+def test_json_is_the_batch_object_and_nothing_else(anywhere: Path) -> None:
+    batch = run_json(
+        "submit", write(line("a")), "--metadata", "owner=me", "--metadata", "n=a=b", "--wait"
+    )
     assert batch["status"] == "completed"
     assert batch["metadata"] == {"owner": "me", "n": "a=b"}
     assert batch["endpoint"] == URL
     assert batch == run_json("status", batch["id"])
+
+
+def test_failed_lines_are_run_again_as_a_new_job(anywhere: Path) -> None:
+    file = write(line("a"), line("long", max_tokens=9000))
+    job_id = run_json("submit", file, "--wait")["id"]
+    result = run("retry", job_id, "--errors", "err.jsonl")
+    assert result.exit_code == Exit.FAILED_LINES
+    assert first_row(result.stdout) != job_id
+    assert custom_ids("err.jsonl") == ["long"]
+
+
+def test_job_that_others_run_can_be_waited_for_and_delivered(anywhere: Path) -> None:
+    job_id = run_json("submit", write(line("a"), line("b")), "--detach")["id"]
+    assert run("resume", job_id, "-o", "out.jsonl").exit_code == Exit.DONE
+    assert custom_ids("out.jsonl") == ["a", "b"]
+
+
+def test_file_that_can_be_read_once_only_is_taken(anywhere: Path) -> None:
+    pipe = Path("pipe")
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text(line("a")))
+    writer.start()
+    assert run("submit", str(pipe), "-o", "out.jsonl").exit_code == Exit.DONE
+    writer.join()
+    assert custom_ids("out.jsonl") == ["a"]
 
 
 def test_detached_jobs_wait_for_resume(home: Path) -> None:
@@ -155,7 +229,7 @@ def test_detached_jobs_wait_for_resume(home: Path) -> None:
     assert custom_ids("out.jsonl") == ["a"]
 
 
-def test_detaching_a_bad_file_tells_at_once(home: Path) -> None:
+def test_detaching_a_bad_file_tells_at_once(anywhere: Path) -> None:
     assert run("submit", write("{\n"), "--detach").exit_code == Exit.INVALID
 
 
@@ -187,16 +261,16 @@ def test_a_worker_leaves_other_models_alone(home: Path, weights: Path) -> None:
     assert run_json("status", job_id)["status"] == "in_progress"
 
 
-def test_resuming_a_finished_job_only_says_so(home: Path) -> None:
-    job_id = run_json("submit", write(line("a")))["id"]
+def test_resuming_a_finished_job_only_says_so(anywhere: Path) -> None:
+    job_id = run_json("submit", write(line("a")), "--wait")["id"]
     result = run("resume", job_id, "-o", "out.jsonl")
     assert result.exit_code == Exit.DONE
     assert "tok/s" not in result.stdout
     assert custom_ids("out.jsonl") == ["a"]
 
 
-def test_watching_a_finished_job_ends_as_submit_did(home: Path) -> None:
-    batch = run_json("submit", write(line("a"), line("long", max_tokens=9000)))
+def test_watching_a_finished_job_ends_as_submit_did(anywhere: Path) -> None:
+    batch = run_json("submit", write(line("a"), line("long", max_tokens=9000)), "--wait")
     result = run("watch", batch["id"])
     assert result.exit_code == Exit.FAILED_LINES
     assert "completed: 2 of 2 done (1 failed)" in result.stdout
@@ -223,7 +297,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_job_waiting(home: Path, tmp_pa
         ("-o", "in.jsonl", "in.jsonl is the input file"),
     ],
 )
-def test_wrong_options_make_no_job(home: Path, option: str, value: str, said: str) -> None:
+def test_wrong_options_make_no_job(anywhere: Path, option: str, value: str, said: str) -> None:
     result = run("submit", write(line("a")), option, value)
     assert result.exit_code == Exit.USAGE
     assert said in result.stderr
@@ -238,20 +312,21 @@ def test_a_file_that_is_too_large_makes_no_job(home: Path, monkeypatch: pytest.M
     assert run_json("list")["data"] == []
 
 
-def test_the_endpoint_is_that_of_the_first_line_that_names_one(home: Path) -> None:
+def test_the_endpoint_is_that_of_the_first_line_that_names_one(anywhere: Path) -> None:
     chat = {"model": MODEL, "messages": [{"role": "user", "content": "a"}], "max_tokens": 2}
     request = {"method": "POST", "url": "/v1/chat/completions", "body": chat}
     typo = json.dumps({"custom_id": "a", **request, "url": "/v1/chat/completion"})
     file = write(typo + "\n", json.dumps({"custom_id": "b", **request}) + "\n")
-    batch = run_json("submit", file)
+    batch = run_json("submit", file, "--wait")
     assert batch["endpoint"] == "/v1/chat/completions"
     assert [(bad["line"], bad["code"]) for bad in batch["errors"]["data"]] == [(1, "invalid_url")]
 
 
-def test_an_endpoint_that_is_not_served_is_named(home: Path) -> None:
+def test_an_endpoint_that_is_not_served_is_named(anywhere: Path) -> None:
     request = {"custom_id": "a", "method": "POST", "url": "/v1/images", "body": {"model": MODEL}}
-    batch = run_json("submit", write(json.dumps(request) + "\n"))
-    assert "'/v1/images'" in batch["errors"]["data"][0]["message"]
+    result = run("submit", write(json.dumps(request) + "\n"), "--wait")
+    assert result.exit_code == Exit.INVALID
+    assert "'/v1/images'" in result.output
 
 
 def test_doctor_runs_a_request_end_to_end(home: Path) -> None:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from batchjobs.clock import ManualClock
 from batchjobs.cutter import ShardCutter
 from batchjobs.deployment import Deployment
@@ -55,11 +57,8 @@ def add_input(deployment: Deployment, requests: Iterable[Mapping[str, Any]]) -> 
 
 def create_job(deployment: Deployment, input_file_id: str = "file-none", **options: Any) -> str:
     """A validating job."""
-    asked = {"endpoint": ENDPOINT, "completion_window": "24h", "max_window_hours": 720}
     with deployment.database.write() as session:
-        return jobs.create(
-            session, deployment.clock, input_file_id=input_file_id, **{**asked, **options}
-        ).id
+        return _create(session, deployment, input_file_id, **options)
 
 
 def start_job(
@@ -71,7 +70,6 @@ def start_job(
 ) -> str:
     """A job in progress whose models' names are those of the catalogue."""
     file = add_input(deployment, requests)
-    job_id = create_job(deployment, file.id, **options)
     cutter = ShardCutter(max_lines=shard_max_lines, max_bytes=1 << 20)
     names: dict[str, str] = {}
     with open_file(deployment.store, file) as stream:
@@ -79,7 +77,9 @@ def start_job(
             name = options.get("model_override") or parse_object(line.data or b"")["body"]["model"]
             names[name] = name
             cutter.add(name, line=line.number, start=line.start, end=line.end)
+    # At once, so that no server's caretaker validates it first.
     with deployment.database.write() as session:
+        job_id = _create(session, deployment, file.id, **options)
         assert jobs.start(
             session,
             deployment.clock,
@@ -170,6 +170,12 @@ def read_records(deployment: Deployment, file_id: str | None) -> list[dict[str, 
         file = get_file(session, file_id)
     with open_file(deployment.store, file) as stream:
         return [json.loads(line) for line in stream.read().splitlines()]
+
+
+def _create(session: Session, deployment: Deployment, input_file_id: str, **options: Any) -> str:
+    asked = {"endpoint": ENDPOINT, "completion_window": "24h", "max_window_hours": 720}
+    options = {**asked, **options}
+    return jobs.create(session, deployment.clock, input_file_id=input_file_id, **options).id
 
 
 def _result(held: Claim, line: int, custom_id: str, *, is_failed: bool) -> dict[str, Any]:

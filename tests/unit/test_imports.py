@@ -12,7 +12,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "transformers"}
-LIGHT_ROOMS = ("batchjobs.api", "batchjobs.cli", "batchjobs.queue", "batchjobs.store")
+LIGHT_ROOMS = (
+    "batchjobs.api",
+    "batchjobs.cli",
+    "batchjobs.client",
+    "batchjobs.queue",
+    "batchjobs.store",
+)
 
 
 def modules(package: str) -> Iterator[tuple[str, Path]]:

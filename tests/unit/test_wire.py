@@ -69,6 +69,8 @@ def test_a_fresh_batch_has_every_key_and_nothing_known() -> None:
         "eta": None,
         "at_risk": False,
         "notice": None,
+        "models": [],
+        "priority": 0,
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from batchjobs import catalogue
 from batchjobs.deployment import Deployment
 from batchjobs.finalize import finalize
 from batchjobs.models import File
@@ -16,6 +17,7 @@ from batchjobs.queue import jobs, workers
 from batchjobs.queue.workers import Condition, Identity
 from batchjobs.worker.tending import tend
 from tests.support.api import create, jsonl, lines, upload
+from tests.support.engines import add_models
 from tests.support.jobs import (
     ENDPOINT,
     MODEL,
@@ -25,6 +27,7 @@ from tests.support.jobs import (
     complete,
     complete_all,
     create_job,
+    load_job,
     must_claim,
     request_line,
     start_job,
@@ -72,6 +75,8 @@ def test_created_batch_is_validating(client: TestClient) -> None:
         "eta": None,
         "at_risk": False,
         "notice": None,
+        "models": [],
+        "priority": 0,
     }
     assert client.get(f"/v1/batches/{batch['id']}").json() == batch
 
@@ -90,6 +95,38 @@ def test_batch_of_a_missing_file_is_created_and_fails(
         "file_id",
         None,
     )
+
+
+def test_model_and_seed_are_those_of_the_batch(deployment: Deployment, client: TestClient) -> None:
+    """Extensions: they are what `submit --model --seed` asks for."""
+    file_id = upload(client, lines(1, model="of-someone-else"))["id"]
+    batch = create(client, file_id, model=MODEL, seed=2**63 - 1)
+    tend(deployment)
+    started = client.get(f"/v1/batches/{batch['id']}").json()
+    assert (started["status"], started["model"]) == ("in_progress", MODEL)
+    assert load_job(deployment, batch["id"]).seed == 2**63 - 1
+
+
+def test_repeated_request_gets_its_batch_after_its_model_has_left(
+    deployment: Deployment, client: TestClient
+) -> None:
+    asked = {**GOOD, "model": MODEL}
+    headers = {"idempotency-key": "once"}
+    first = client.post("/v1/batches", json=asked, headers=headers).json()
+    with deployment.database.write() as session:
+        catalogue.remove(session, MODEL)
+    assert client.post("/v1/batches", json=asked, headers=headers).json()["id"] == first["id"]
+
+
+def test_models_of_a_file_that_names_several_are_all_shown(
+    deployment: Deployment, client: TestClient
+) -> None:
+    add_models(deployment, "other")
+    several = [request_line("a"), request_line("b", model="other")]
+    batch = create(client, upload(client, jsonl(*several))["id"])
+    tend(deployment)
+    started = client.get(f"/v1/batches/{batch['id']}").json()
+    assert (started["model"], started["models"]) == (None, [MODEL, "other"])
 
 
 def test_batch_whose_file_is_deleted_while_it_is_read_fails(
@@ -140,6 +177,11 @@ def test_every_bad_line_is_an_error_of_the_batch(
         ({"metadata": ["a"]}, "metadata", "invalid_type"),
         ({"metadata": {"tags": ["a"]}}, "metadata.tags", "invalid_type"),
         ({"metadata": {"k": "v" * 513}}, "metadata.k", "string_above_max_length"),
+        ({"model": "none"}, "model", "model_not_found"),
+        ({"model": ["tiny"]}, "model", "invalid_type"),
+        ({"seed": "1"}, "seed", "invalid_type"),
+        ({"seed": -1}, "seed", "integer_below_min_value"),
+        ({"seed": 2**63}, "seed", "integer_above_max_value"),
         ({"modle": "x"}, "modle", "unknown_parameter"),
         ({"output_expires_after": 3600}, "output_expires_after", "invalid_type"),
         (

@@ -20,6 +20,7 @@ def test_every_name_of_the_catalogue_is_a_model(deployment: Deployment, client: 
     listed = client.get("/v1/models").json()
     assert listed["object"] == "list"
     assert [model["id"] for model in listed["data"]] == ["big", "maker/big", MODEL]
+    assert [model["root"] for model in listed["data"]] == ["big", "big", MODEL]
     for model in listed["data"]:
         assert client.get(f"/v1/models/{model['id']}").json() == model
 
@@ -30,6 +31,7 @@ def test_model_has_the_public_shape(client: TestClient) -> None:
         "object": "model",
         "created": int(START.timestamp()),
         "owned_by": "batchjobs",
+        "root": MODEL,
     }
 
 

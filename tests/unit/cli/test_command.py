@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from batchjobs.errors import (
     BatchJobsError,
     ConflictError,
     Interrupted,
+    InvalidFileError,
     InvalidRequestError,
     ModelError,
     NotFoundError,
+    RemoteError,
     StoreError,
     UsageError,
 )
@@ -26,9 +29,11 @@ from tests.support.cli import run
     [
         (UsageError("It is."), Exit.USAGE),
         (InvalidRequestError("It is."), Exit.USAGE),
+        (InvalidFileError("It is."), Exit.INVALID),
         (NotFoundError("It is."), Exit.ERROR),
         (ConflictError("It is."), Exit.ERROR),
         (ModelError("It is."), Exit.ERROR),
+        (RemoteError("It is."), Exit.ERROR),
         (StoreError("It is."), Exit.ERROR),
     ],
 )
@@ -51,11 +56,13 @@ def test_a_bug_is_one_sentence_too() -> None:
     assert code == Exit.ERROR
 
 
-@pytest.mark.parametrize("arguments", [["status", "no-job"], ["cancel", "no-job"]])
-def test_an_unknown_job_is_an_error(home: Path, arguments: list[str]) -> None:
-    result = run(*arguments)
+@pytest.mark.parametrize("command", ["status", "cancel", "watch", "results", "resume", "retry"])
+def test_an_unknown_job_is_an_error(data: Path, command: str) -> None:
+    result = run(command, "no-job")
     assert result.exit_code == Exit.ERROR
-    assert result.stderr == "Error: No batch found with id 'no-job'.\n"
+    url = os.environ.get("BATCHJOBS_URL")
+    where = f" (at {url})" if url else ""
+    assert result.stderr == f"Error: No batch found with id 'no-job'{where}.\n"
 
 
 @pytest.mark.parametrize("arguments", [["--debug", "status", "x"], ["status", "x", "--debug"]])

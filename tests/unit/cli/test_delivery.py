@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from batchjobs.cli.delivery import Destinations, deliver
+from batchjobs.client.embedded import EmbeddedClient
 from tests.support.cli import finished_job
 from tests.support.disk import file_size_limit
-from tests.support.jobs import load_job, open_deployment
+from tests.support.jobs import open_deployment
 
 
 def copy(home: Path, job_id: str, path: Path) -> list[str]:
-    with open_deployment(home) as deployment:
-        job = load_job(deployment, job_id)
-        return deliver(deployment, job, Destinations(output=str(path), errors=None))
+    with EmbeddedClient(open_deployment(home)) as client:
+        destinations = Destinations(output=str(path), errors=None)
+        return deliver(client, client.batch(job_id), destinations)
 
 
 def test_a_copy_takes_the_place_of_what_was_there(home: Path, tmp_path: Path) -> None:

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
+import time
 
 import pytest
 
 from batchjobs.cli.progress import describe, duration, progress_between
-from batchjobs.cli.view import view_job
-from tests.support.cli import waiting_job
-from tests.support.jobs import answer, must_claim, open_deployment
+from batchjobs.client.batch import Batch
 
 
 @pytest.mark.parametrize(
@@ -18,25 +15,29 @@ def test_durations_are_hours_minutes_and_seconds(seconds: float, text: str) -> N
     assert duration(seconds) == text
 
 
-def test_the_rest_takes_as_long_as_it_did_so_far(home: Path) -> None:
-    with open_deployment(home) as deployment:
-        job_id = waiting_job(deployment, 4)
-        before = view_job(deployment, job_id)
-        answer(deployment, must_claim(deployment), failed=[2])
-        now = view_job(deployment, job_id)
-    # Parts of the test jobs count 100 bytes, 10 prompt and 5 completion tokens a line.
-    sized = replace(now, job=now.job)
-    sized.job.total_bytes = 400
-    progress = progress_between(before, sized, elapsed=10.0)
+def batch(completed: int = 0, failed: int = 0, tokens: int = 0, **more: object) -> Batch:
+    counts = {"total": 4, "completed": completed, "failed": failed}
+    return Batch({"request_counts": counts, "usage": {"output_tokens": tokens}, **more})
+
+
+def test_the_rest_takes_as_long_as_it_did_so_far() -> None:
+    progress = progress_between(batch(), batch(1, 1, tokens=10), elapsed=10.0)
     assert (progress.done, progress.failed, progress.total) == (2, 1, 4)
     assert progress.tokens_per_second == 1.0
     assert progress.eta_seconds == 10.0
     assert describe(progress) == "1 failed, 1 tok/s, 0:00:10 left"
 
 
-def test_time_left_is_unknown_before_the_first_answer(home: Path) -> None:
-    with open_deployment(home) as deployment:
-        view = view_job(deployment, waiting_job(deployment))
-    progress = progress_between(view, view, elapsed=0.0)
+def test_time_left_is_unknown_before_the_first_answer() -> None:
+    progress = progress_between(batch(), batch(), elapsed=0.0)
     assert progress.eta_seconds is None
     assert describe(progress) == "0 failed, 0 tok/s"
+
+
+def test_time_left_is_what_the_job_expects_of_itself() -> None:
+    now = batch(eta=time.time() + 100)
+    seconds = progress_between(batch(), now, elapsed=1.0).eta_seconds
+    assert seconds is not None
+    assert 90 < seconds <= 100
+    past = progress_between(batch(), batch(eta=time.time() - 5), elapsed=1.0)
+    assert past.eta_seconds == 0

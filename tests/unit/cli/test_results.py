@@ -14,8 +14,8 @@ def ids_in(path: Path) -> list[str]:
     return [json.loads(line)["custom_id"] for line in path.read_text().splitlines()]
 
 
-def test_both_files_are_copied(home: Path, tmp_path: Path) -> None:
-    job_id = finished_job(home, failed=(2,))
+def test_both_files_are_copied(data: Path, tmp_path: Path) -> None:
+    job_id = finished_job(data, failed=(2,))
     out, errors = tmp_path / "out.jsonl", tmp_path / "errors.jsonl"
     result = run("results", job_id, "-o", str(out), "--errors", str(errors))
     assert result.exit_code == Exit.DONE
@@ -23,8 +23,8 @@ def test_both_files_are_copied(home: Path, tmp_path: Path) -> None:
     assert ids_in(errors) == ["line-2"]
 
 
-def test_a_dash_is_standard_output(home: Path) -> None:
-    job_id = finished_job(home)
+def test_a_dash_is_standard_output(data: Path) -> None:
+    job_id = finished_job(data)
     result = run("results", job_id, "-o", "-")
     assert [json.loads(line)["custom_id"] for line in result.stdout.splitlines()] == [
         "line-1",
@@ -34,9 +34,9 @@ def test_a_dash_is_standard_output(home: Path) -> None:
 
 
 def test_a_file_that_does_not_exist_takes_away_the_copy_of_another_run(
-    home: Path, tmp_path: Path
+    data: Path, tmp_path: Path
 ) -> None:
-    job_id = finished_job(home)
+    job_id = finished_job(data)
     stale = tmp_path / "errors.jsonl"
     stale.write_text("{}\n")
     result = run("results", job_id, "--errors", str(stale))
@@ -44,22 +44,22 @@ def test_a_file_that_does_not_exist_takes_away_the_copy_of_another_run(
     assert "No errors" in result.stderr
 
 
-def test_without_options_the_first_answers_are_shown(home: Path) -> None:
-    job_id = finished_job(home, 25, failed=(2,))
+def test_without_options_the_first_answers_are_shown(data: Path) -> None:
+    job_id = finished_job(data, 25, failed=(2,))
     rows = run("results", job_id).stdout.splitlines()
     assert rows[0].split() == ["CUSTOM_ID", "STATUS", "ANSWER"]
     assert rows[1].split() == ["line-1", "200", "to", "line-1"]
     assert rows[-1] == f"… and 5 more: batchjobs results {job_id} -o FILE"
 
 
-def test_errors_are_shown_behind_the_answers(home: Path) -> None:
-    job_id = finished_job(home, failed=(1,))
+def test_errors_are_shown_behind_the_answers(data: Path) -> None:
+    job_id = finished_job(data, failed=(1,))
     rows = run("results", job_id).stdout.splitlines()
     assert rows[-1].split() == ["line-1", "400", "The", "line", "is", "bad."]
 
 
-def test_a_job_that_is_not_finished_has_none_yet(home: Path) -> None:
-    with open_deployment(home) as deployment:
+def test_a_job_that_is_not_finished_has_none_yet(data: Path) -> None:
+    with open_deployment(data) as deployment:
         job_id = waiting_job(deployment)
     result = run("results", job_id)
     assert result.exit_code == Exit.ERROR
@@ -68,9 +68,9 @@ def test_a_job_that_is_not_finished_has_none_yet(home: Path) -> None:
 
 
 def test_what_is_there_is_not_touched_by_a_job_that_is_not_finished(
-    home: Path, tmp_path: Path
+    data: Path, tmp_path: Path
 ) -> None:
-    with open_deployment(home) as deployment:
+    with open_deployment(data) as deployment:
         job_id = waiting_job(deployment)
     kept = tmp_path / "out.jsonl"
     kept.write_text("kept")
@@ -88,7 +88,7 @@ def test_what_is_there_is_not_touched_by_a_job_that_is_not_finished(
     ],
 )
 def test_destinations_that_cannot_be_are_wrong_usage(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = run("results", "any", *arguments)

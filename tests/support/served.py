@@ -1,0 +1,66 @@
+"""A deployment behind its API on a real socket, in this process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from filelock import FileLock
+
+from batchjobs.api.app import create_app
+from batchjobs.deployment import Deployment
+from tests.support.jobs import open_deployment
+
+STOP_SECONDS = 20
+WAYS = ("embedded", "server")
+"""How a command reaches its data."""
+
+
+@contextmanager
+def serving(deployment: Deployment) -> Iterator[str]:
+    """The URL of the API, its caretaker included, until the end of the context."""
+    app = create_app(deployment)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            app.state.closing.set()
+            server.should_exit = True
+            thread.join(STOP_SECONDS)
+            assert not thread.is_alive()
+
+
+@contextmanager
+def alive(deployment: Deployment, worker: str) -> Iterator[None]:
+    """What a test does in a worker's name is not taken over by the server."""
+    deployment.settings.workers_dir.mkdir(parents=True)
+    with FileLock(deployment.settings.workers_dir / f"{worker}.lock"):
+        yield
+
+
+@contextmanager
+def reaching(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Commands reach the data directory that is given, the one way or the other. Those that reach
+    it through a server touch no data directory themselves."""
+    home, untouched = tmp_path / "home", tmp_path / "untouched"
+    if way == "embedded":
+        monkeypatch.setenv("BATCHJOBS_HOME", str(home))
+        yield home
+        return
+    monkeypatch.setenv("BATCHJOBS_HOME", str(untouched))
+    with (
+        open_deployment(home, poll_seconds=0.02) as deployment,
+        alive(deployment, "worker-1"),
+        serving(deployment) as url,
+    ):
+        monkeypatch.setenv("BATCHJOBS_URL", url)
+        yield home
+    assert not untouched.exists()
