@@ -30,7 +30,7 @@ from batchjobs.models import File, Job
 from batchjobs.parts import READ_AHEAD, Result, in_line_order, read_part
 from batchjobs.queue import claims, jobs
 from batchjobs.queue.claims import ShardFacts
-from batchjobs.queue.jobs import Tally
+from batchjobs.queue.tallies import Tally
 from batchjobs.shard_lines import ShardLine, read_shard
 from batchjobs.states import TERMINAL, JobState, Outcome
 from batchjobs.store.base import ObjectStore

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from batchjobs.queue.jobs import Tally
+from batchjobs.queue.tallies import Tally
 
 UNSURE_SHARE = 0.1
 """Of a job's window: without an `eta` it is at risk when no more than this is left."""

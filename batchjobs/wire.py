@@ -15,7 +15,7 @@ from typing import Any
 from batchjobs.errors import BatchJobsError
 from batchjobs.models import File, Job, JobError, Model
 from batchjobs.outlook import NOTHING_AHEAD, Outlook
-from batchjobs.queue.jobs import Tally
+from batchjobs.queue.tallies import Tally
 from batchjobs.states import JobState
 
 Wire = dict[str, Any]

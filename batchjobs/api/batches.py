@@ -38,7 +38,7 @@ from batchjobs.errors import InvalidRequestError, NotFoundError
 from batchjobs.forecast import Forecast
 from batchjobs.models import Job
 from batchjobs.outlook import NOTHING_AHEAD, Outlook
-from batchjobs.queue import jobs, repeats
+from batchjobs.queue import jobs, repeats, tallies
 from batchjobs.queue.repeats import RequestName
 from batchjobs.queue.terms import MAX_PRIORITY
 from batchjobs.results import results_so_far
@@ -222,4 +222,4 @@ def _load(deployment: Deployment, tenant: str, forecast: Forecast, batch_id: str
 
 def _object(session: Session, job: Job, outlook: Outlook = NOTHING_AHEAD) -> wire.Wire:
     errors = jobs.errors(session, job.id) if job.status == JobState.FAILED else ()
-    return wire.batch_object(job, jobs.tally(session, job), errors, outlook)
+    return wire.batch_object(job, tallies.tally(session, job), errors, outlook)

@@ -18,7 +18,7 @@ from batchjobs.forecast import look_ahead
 from batchjobs.intake import INPUT_PURPOSE
 from batchjobs.models import File, Job
 from batchjobs.outlook import NOTHING_AHEAD, Outlook
-from batchjobs.queue import claims, jobs
+from batchjobs.queue import claims, jobs, tallies
 from batchjobs.retry import retry
 from batchjobs.worker.tending import tend
 
@@ -132,7 +132,7 @@ class EmbeddedClient:
 def _wire(session: Session, job: Job, outlooks: Mapping[str, Outlook]) -> wire.Wire:
     return wire.batch_object(
         job,
-        jobs.tally(session, job),
+        tallies.tally(session, job),
         jobs.errors(session, job.id),
         outlooks.get(job.id, NOTHING_AHEAD),
     )

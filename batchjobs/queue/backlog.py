@@ -13,8 +13,8 @@ from batchjobs.clock import Clock
 from batchjobs.models import Job, Part, Shard
 from batchjobs.outlook import Habit, LiveWorker, OpenJob, Share, estimate_remaining_tokens
 from batchjobs.queue import workers
-from batchjobs.queue.jobs import Tally
 from batchjobs.queue.order import MOST_URGENT_FIRST
+from batchjobs.queue.tallies import Tally
 from batchjobs.states import JobState
 
 RECENT_JOBS = 20

@@ -11,11 +11,10 @@ sees everyone's: for operators and workers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, delete, exists, insert, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from batchjobs.clock import Clock
@@ -24,6 +23,7 @@ from batchjobs.ids import new_job_id
 from batchjobs.models import DEFAULT_TENANT, Job, JobError, Part, Shard
 from batchjobs.queue.order import MOST_URGENT_FIRST
 from batchjobs.queue.repeats import RequestName
+from batchjobs.queue.tallies import Tally
 from batchjobs.queue.terms import check_metadata, parse_window
 from batchjobs.states import JOB_NEXT, TERMINAL, JobState, ShardState
 
@@ -33,26 +33,6 @@ if TYPE_CHECKING:
 
 SECONDS_PER_HOUR = 3600
 OPEN_SHARDS = (ShardState.QUEUED, ShardState.RUNNING)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """What has come of a job's lines so far; `input_bytes` are those of the answered lines."""
-
-    completed: int = 0
-    failed: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    input_bytes: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            **{
-                field.name: getattr(self, field.name) + getattr(other, field.name)
-                for field in fields(Tally)
-            }
-        )
 
 
 def create(
@@ -321,41 +301,6 @@ def remove(session: Session, job_id: str, *, tenant: str | None = None) -> None:
         session.execute(delete(table).where(table.job_id == job_id))
     session.delete(job)
     session.flush()
-
-
-def tally(session: Session, job: Job) -> Tally:
-    """Sums over the committed parts, or the final numbers of a published job."""
-    if job.completed_lines is not None:
-        return Tally(
-            completed=job.completed_lines,
-            failed=job.failed_lines or 0,
-            prompt_tokens=job.prompt_tokens or 0,
-            cached_tokens=job.cached_tokens or 0,
-            completion_tokens=job.completion_tokens or 0,
-            input_bytes=job.total_bytes,
-        )
-    columns = (
-        Part.completed_lines,
-        Part.failed_lines,
-        Part.prompt_tokens,
-        Part.cached_tokens,
-        Part.completion_tokens,
-        Part.input_bytes,
-    )
-    sums = session.execute(
-        select(*(func.coalesce(func.sum(column), 0) for column in columns)).where(
-            Part.job_id == job.id
-        )
-    ).one()
-    completed, failed, prompt_tokens, cached_tokens, completion_tokens, input_bytes = map(int, sums)
-    return Tally(
-        completed=completed,
-        failed=failed,
-        prompt_tokens=prompt_tokens,
-        cached_tokens=cached_tokens,
-        completion_tokens=completion_tokens,
-        input_bytes=input_bytes,
-    )
 
 
 def errors(session: Session, job_id: str) -> Sequence[JobError]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from batchjobs.deployment import Deployment
 from batchjobs.outlook import estimate_remaining_tokens
-from batchjobs.queue import jobs
-from batchjobs.queue.jobs import Tally
+from batchjobs.queue import jobs, tallies
+from batchjobs.queue.tallies import Tally
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.open_shard import OpenShard
 from batchjobs.worker.progress import (
@@ -82,6 +82,6 @@ class Meter:
             at_hand.add(self._job_id)
         with self._deployment.database.read() as session:
             rows = [jobs.get(session, job_id) for job_id in at_hand]
-            tallies = [jobs.tally(session, job) for job in rows]
+            tallies = [tallies.tally(session, job) for job in rows]
         done = sum((shard.pending for shard in shards), sum(tallies, Tally()))
         return done, sum(job.total_lines for job in rows), sum(job.total_bytes for job in rows)

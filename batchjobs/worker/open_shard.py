@@ -12,7 +12,7 @@ from batchjobs.errors import DatabaseError, LeaseLostError, StoreError
 from batchjobs.parts import part_line, read_part
 from batchjobs.queue import claims
 from batchjobs.queue.claims import Claim, PartFacts
-from batchjobs.queue.jobs import Tally
+from batchjobs.queue.tallies import Tally
 from batchjobs.shard_lines import ShardLine
 from batchjobs.states import Outcome
 from batchjobs.store.base import ObjectStore

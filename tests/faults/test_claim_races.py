@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from batchjobs.queue import jobs
+from batchjobs.queue import tallies
 from batchjobs.states import JobState
 from tests.support.jobs import load_job, open_deployment, request_line, start_job
 
@@ -51,4 +51,4 @@ def test_processes_that_claim_at_once_share_the_shards_without_overlap(
         job = load_job(deployment, job_id)
         assert job.status is JobState.FINALIZING
         with deployment.database.read() as session:
-            assert jobs.tally(session, job).completed == shards
+            assert tallies.tally(session, job).completed == shards

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,26 +85,24 @@ def test_answers_are_not_held_back(tmp_path: Path) -> None:
 
 
 def test_server_stops_although_a_client_waits(tmp_path: Path) -> None:
-    replies: list[int] = []
     with (
+        socket.socket() as waiting,
         running_server(tmp_path, poll_seconds=0.1, stop_grace_seconds=15) as server,
         httpx2.Client(base_url=server.url) as client,
     ):
         batch_id = create(client, jsonl(request_line("a", model="none")))
         while client.get(f"/v1/batches/{batch_id}").json()["status"] != "failed":
             pass
+        url = httpx2.URL(server.url)
+        waiting.connect((url.host, url.port))
         tag = client.get(f"/v1/batches/{batch_id}").headers["etag"]
-
-        def wait() -> None:
-            url = f"{server.url}/v1/batches/{batch_id}?wait=60"
-            headers = {"if-none-match": tag}
-            with httpx2.stream("GET", url, headers=headers, timeout=90) as reply:
-                replies.append(reply.status_code)
-
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-    waiting.join(30)
-    assert replies == [304]
+        request = f"GET /v1/batches/{batch_id}?wait=60 HTTP/1.1\r\nhost: a\r\nif-none-match: {tag}"
+        waiting.sendall(f"{request}\r\n\r\n".encode())
+        # What is answered after it was sent was also read after it.
+        assert client.get("/healthz").status_code == 200
+        server.process.terminate()
+        waiting.settimeout(30)
+        assert waiting.recv(4096).startswith(b"HTTP/1.1 304 ")
 
 
 def test_what_a_killed_server_took_in_the_next_one_validates(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from batchjobs.deployment import Deployment
 from batchjobs.errors import Interrupted, ModelError, NotFoundError
 from batchjobs.models import Job, Model, Shard
-from batchjobs.queue import claims, jobs
+from batchjobs.queue import claims, jobs, tallies
 from batchjobs.states import JobState
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.progress import Progress, RunReport
@@ -215,7 +215,7 @@ def test_stop_keeps_what_is_finished_and_resume_does_the_rest(deployment: Deploy
     with pytest.raises(Interrupted):
         run(deployment, job_id, stop=stop, on_progress=after(11, stop.set))
     with deployment.database.read() as session:
-        before = jobs.tally(session, jobs.get(session, job_id))
+        before = tallies.tally(session, jobs.get(session, job_id))
         assert claims.owners(session) == set()
     assert 11 <= before.completed < 40
     report = run(deployment, job_id)
@@ -392,7 +392,7 @@ def test_results_are_checkpointed_while_a_shard_is_running(deployment: Deploymen
 
     def look(progress: Progress) -> None:
         with deployment.database.read() as session:
-            committed.append(jobs.tally(session, jobs.get(session, job_id)).completed)
+            committed.append(tallies.tally(session, jobs.get(session, job_id)).completed)
 
     run(deployment, job_id, on_progress=look)
     assert {1, 5, 10, 19} <= set(committed)

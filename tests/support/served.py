@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from filelock import FileLock
 
 from batchjobs.api.app import create_app
 from batchjobs.deployment import Deployment
+from batchjobs.queue import workers
+from batchjobs.queue.workers import Condition, Identity
+from batchjobs.worker.presence import present
 from tests.support.jobs import open_deployment
 
 STOP_SECONDS = 20
@@ -40,9 +42,11 @@ def serving(deployment: Deployment) -> Iterator[str]:
 
 @contextmanager
 def alive(deployment: Deployment, worker: str) -> Iterator[None]:
-    """What a test does in a worker's name is not taken over by the server."""
-    deployment.settings.workers_dir.mkdir(parents=True)
-    with FileLock(deployment.settings.workers_dir / f"{worker}.lock"):
+    """What a test does in a worker's name is not taken over by the server, which knows of it."""
+    who = Identity(id=worker, host="here", pid=1, models=None, job_id=None)
+    with present(deployment.settings.workers_dir, worker):
+        with deployment.database.write() as session:
+            workers.report(session, deployment.clock, who, Condition())
         yield
 
 

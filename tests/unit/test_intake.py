@@ -13,7 +13,7 @@ from batchjobs import catalogue, files, wire
 from batchjobs.deployment import Deployment
 from batchjobs.intake import validate
 from batchjobs.models import Job, Shard
-from batchjobs.queue import jobs
+from batchjobs.queue import jobs, tallies
 from batchjobs.settings import Settings
 from batchjobs.states import JobState
 
@@ -103,7 +103,7 @@ def problems_of(deployment: Deployment, job: Job) -> list[Problem]:
 
 def errors_of(deployment: Deployment, job: Job) -> list[dict[str, Any]]:
     with deployment.database.read() as session:
-        batch = wire.batch_object(job, jobs.tally(session, job), jobs.errors(session, job.id))
+        batch = wire.batch_object(job, tallies.tally(session, job), jobs.errors(session, job.id))
     assert (batch["status"] == "failed") == (batch["errors"] is not None)
     return [] if batch["errors"] is None else batch["errors"]["data"]
 

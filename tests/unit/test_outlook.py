@@ -14,7 +14,7 @@ from batchjobs.outlook import (
     estimate_remaining_tokens,
     foresee,
 )
-from batchjobs.queue.jobs import Tally
+from batchjobs.queue.tallies import Tally
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HOUR = timedelta(hours=1)

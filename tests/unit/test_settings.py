@@ -120,4 +120,9 @@ def test_secret_in_a_file_that_others_can_read_is_warned_of(
 def test_secrets_are_in_no_repr() -> None:
     settings = Settings.load(database_url="postgresql://u:hush-hush@h/d")
     assert "hush" not in f"{settings!r} {settings}"
-    assert set(Settings.secrets()) == {"database_url", "broker_url"}
+    assert set(Settings.secrets()) == {
+        "api_key",
+        "broker_url",
+        "database_url",
+        "metrics_token",
+    }

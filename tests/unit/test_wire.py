@@ -8,7 +8,7 @@ import pytest
 from batchjobs.errors import InvalidRequestError, ModelError
 from batchjobs.models import File, Job, JobError
 from batchjobs.outlook import Outlook
-from batchjobs.queue.jobs import Tally
+from batchjobs.queue.tallies import Tally
 from batchjobs.states import JobState
 from batchjobs.wire import (
     batch_object,
@@ -34,6 +34,7 @@ def job(**changes: Any) -> Job:
         "completion_window": "24h",
         "input_file_id": "file-1",
         "models": {},
+        "priority": 0,
         "created_at": CREATED,
         "expires_at": CREATED + timedelta(hours=24),
         "total_lines": 0,

@@ -30,8 +30,8 @@ def test_the_results_of_a_dead_worker_are_published_at_once(home: Path) -> None:
 def test_a_living_worker_is_left_to_end_it(data: Path) -> None:
     with Deployment.open(Settings.load(home=data)) as deployment:
         job_id = waiting_job(deployment)
-        with present(deployment.settings.workers_dir, "worker-1"):
-            must_claim(deployment, owner="worker-1")
+        with present(deployment.settings.workers_dir, "worker-2"):
+            must_claim(deployment, owner="worker-2")
             text = run("cancel", job_id).stdout
             assert text.startswith("cancelling: 0 of 3 done")
             assert f"batchjobs watch {job_id}" in text

@@ -8,7 +8,7 @@ from batchjobs import wire
 from batchjobs.cli.render import facts
 from batchjobs.client.batch import Batch
 from batchjobs.deployment import Deployment
-from batchjobs.queue import jobs
+from batchjobs.queue import jobs, tallies
 from batchjobs.settings import Settings
 from tests.support.cli import finished_job, run, run_json, waiting_job
 from tests.support.jobs import answer, create_job, must_claim, open_deployment
@@ -22,7 +22,7 @@ def test_json_is_the_batch_object(data: Path) -> None:
     job_id = finished_job(data, failed=(2,))
     with open_deployment(data) as deployment, deployment.database.read() as session:
         job = jobs.get(session, job_id)
-        expected = wire.batch_object(job, jobs.tally(session, job), [])
+        expected = wire.batch_object(job, tallies.tally(session, job), [])
     assert run_json("status", job_id) == expected
     assert expected["request_counts"] == {"total": 3, "completed": 2, "failed": 1}
 

@@ -13,8 +13,8 @@ from batchjobs.endpoints.base import LineProblem
 from batchjobs.errors import ConflictError, IntegrityError, InvalidRequestError, NotFoundError
 from batchjobs.intake import FoundProblem
 from batchjobs.models import Job, Shard
-from batchjobs.queue import claims, jobs
-from batchjobs.queue.jobs import Tally
+from batchjobs.queue import claims, jobs, tallies
+from batchjobs.queue.tallies import Tally
 from batchjobs.states import JOB_NEXT, TERMINAL, JobState, ShardState
 from tests.support.jobs import (
     START,
@@ -387,7 +387,7 @@ def test_publish_sets_state_moment_files_and_counts_together(
     assert getattr(job, f"{ending}_at") == now
     assert (job.output_file_id, job.error_file_id) == ("file-output", None)
     with deployment.database.read() as session:
-        tally = jobs.tally(session, job)
+        tally = tallies.tally(session, job)
     assert (tally.completed, tally.failed) == (1, 1)
     assert (tally.prompt_tokens, tally.cached_tokens, tally.completion_tokens) == (20, 2, 10)
     assert tally.input_bytes == job.total_bytes
@@ -409,7 +409,7 @@ def test_tally_of_a_running_job_sums_its_parts(deployment: Deployment) -> None:
     answer(deployment, must_claim(deployment, job_id=job_id), lines=[3])
     answer(deployment, must_claim(deployment, job_id=other))
     with deployment.database.read() as session:
-        assert jobs.tally(session, jobs.get(session, job_id)) == Tally(
+        assert tallies.tally(session, jobs.get(session, job_id)) == Tally(
             completed=2,
             failed=1,
             prompt_tokens=30,
@@ -422,7 +422,7 @@ def test_tally_of_a_running_job_sums_its_parts(deployment: Deployment) -> None:
 def test_tally_of_a_job_without_results_is_zero(deployment: Deployment) -> None:
     job_id = create_job(deployment)
     with deployment.database.read() as session:
-        assert jobs.tally(session, jobs.get(session, job_id)) == Tally()
+        assert tallies.tally(session, jobs.get(session, job_id)) == Tally()
 
 
 def every_move(deployment: Deployment, job_id: str) -> None:

@@ -1,0 +1,65 @@
+"""What has come of jobs, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from batchjobs.models import Job, Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What has come of a job's lines so far; `input_bytes` are those of the answered lines."""
+
+    completed: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    input_bytes: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            **{
+                field.name: getattr(self, field.name) + getattr(other, field.name)
+                for field in fields(Tally)
+            }
+        )
+
+
+def tally(session: Session, job: Job) -> Tally:
+    """Sums over the committed parts, or the final numbers of a published job."""
+    if job.completed_lines is not None:
+        return Tally(
+            completed=job.completed_lines,
+            failed=job.failed_lines or 0,
+            prompt_tokens=job.prompt_tokens or 0,
+            cached_tokens=job.cached_tokens or 0,
+            completion_tokens=job.completion_tokens or 0,
+            input_bytes=job.total_bytes,
+        )
+    columns = (
+        Part.completed_lines,
+        Part.failed_lines,
+        Part.prompt_tokens,
+        Part.cached_tokens,
+        Part.completion_tokens,
+        Part.input_bytes,
+    )
+    sums = session.execute(
+        select(*(func.coalesce(func.sum(column), 0) for column in columns)).where(
+            Part.job_id == job.id
+        )
+    ).one()
+    completed, failed, prompt_tokens, cached_tokens, completion_tokens, input_bytes = map(int, sums)
+    return Tally(
+        completed=completed,
+        failed=failed,
+        prompt_tokens=prompt_tokens,
+        cached_tokens=cached_tokens,
+        completion_tokens=completion_tokens,
+        input_bytes=input_bytes,
+    )
