@@ -14,8 +14,9 @@ from executor.device import DevicePlan
 from executor.engine import Engine
 from executor.errors import EngineError
 from executor.loading import Checkpoint, load
+from executor.merging import optimize_linears
 from executor.model import PackedModel, PagedCache
-from executor.packing import check_packing, probe_layers
+from executor.packing import LayerProbe, check_packing, own_answers, probe_layers, run_probe
 from executor.settings import EngineSettings
 from executor.sizing import plan_limits
 from executor.text import HfTokenizer
@@ -37,8 +38,21 @@ class ReadyEngine:
     attention_backend: str
 
 
-def build_engine(checkpoint: Checkpoint, settings: EngineSettings) -> ReadyEngine:
-    """Load the model, check that packing leaves its logits alone, and size the cache.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastPaths:
+    """What makes the same answers faster; each can be left out to see what it is worth."""
+
+    prepacked_linears: bool = True
+    merged_linears: bool = True
+
+
+_ALL = FastPaths()
+
+
+def build_engine(
+    checkpoint: Checkpoint, settings: EngineSettings, fast: FastPaths = _ALL
+) -> ReadyEngine:
+    """Load the model, make it fast, check that its logits are still its own, size the cache.
 
     Raises:
         EngineError: the model or the settings cannot be used, with the reason.
@@ -46,7 +60,15 @@ def build_engine(checkpoint: Checkpoint, settings: EngineSettings) -> ReadyEngin
     loaded = load(checkpoint, settings)
     name, backend = _backend(settings, loaded.device)
     layers = probe_layers(loaded.module, loaded.config)
-    check_packing(loaded.module, layers, backend, loaded.config.vocab_size)
+    own = own_answers(loaded.module, loaded.config.vocab_size)
+    if loaded.device.device.type == "cpu":
+        optimize_linears(
+            loaded.module,
+            lambda: run_probe(loaded.module, LayerProbe()),
+            prepack=fast.prepacked_linears,
+            merge=fast.merged_linears,
+        )
+    check_packing(loaded.module, layers, backend, own)
     limits = plan_limits(loaded, layers, settings)
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
     model = PackedModel(loaded.module, cache, backend)

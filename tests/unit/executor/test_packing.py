@@ -14,7 +14,7 @@ from executor.build import BACKENDS, build_engine
 from executor.errors import UnsupportedModelError
 from executor.loading import Checkpoint, check_family, max_positions
 from executor.model import PackedModel, PagedCache
-from executor.packing import check_packing, probe_layers
+from executor.packing import check_packing, own_answers, probe_layers
 from executor.request import Request
 from executor.scheduler import Scheduler
 from executor.sequence import Group, Sequence
@@ -86,7 +86,7 @@ def test_family_packed_equals_one_by_one(family: str, backend: AttentionBackend)
 def test_check_packing_accepts_family(family: str) -> None:
     model = tiny_model(tiny_config(family), attention=hook.NAME)
     layers = probe_layers(model, model.config)
-    check_packing(model, layers, BACKENDS["cpu"], 128)
+    check_packing(model, layers, BACKENDS["cpu"], own_answers(model, 128))
     assert model.config._attn_implementation == hook.NAME
 
 
@@ -98,7 +98,7 @@ def test_check_packing_refuses_wrong_attention() -> None:
     model = tiny_model(tiny_config("mistral"), attention=hook.NAME)
     layers = probe_layers(model, model.config)
     with pytest.raises(UnsupportedModelError, match="MistralForCausalLM cannot be packed: its log"):
-        check_packing(model, layers, forgets_the_window, 128)
+        check_packing(model, layers, forgets_the_window, own_answers(model, 128))
 
 
 @pytest.mark.parametrize(
