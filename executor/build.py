@@ -7,15 +7,16 @@ from dataclasses import dataclass
 import torch
 
 from executor.attention.base import AttentionBackend
-from executor.attention.cpu import cpu_attention
+from executor.attention.cpu import CpuAttention
 from executor.attention.reference import reference_attention
 from executor.attention.sdpa import sdpa_attention
 from executor.device import DevicePlan
 from executor.engine import Engine
 from executor.errors import EngineError
 from executor.loading import Checkpoint, load
+from executor.merging import optimize_linears
 from executor.model import PackedModel, PagedCache
-from executor.packing import check_packing, probe_layers
+from executor.packing import LayerProbe, check_packing, own_answers, probe_layers, run_probe
 from executor.settings import EngineSettings
 from executor.sizing import plan_limits
 from executor.text import HfTokenizer
@@ -23,7 +24,7 @@ from executor.text import HfTokenizer
 BACKENDS: dict[str, AttentionBackend] = {
     "reference": reference_attention,
     "sdpa": sdpa_attention,
-    "cpu": cpu_attention,
+    "cpu": CpuAttention(),
 }
 
 
@@ -37,16 +38,40 @@ class ReadyEngine:
     attention_backend: str
 
 
-def build_engine(checkpoint: Checkpoint, settings: EngineSettings) -> ReadyEngine:
-    """Load the model, check that packing leaves its logits alone, and size the cache.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastPaths:
+    """What makes the same answers faster; each can be left out to see what it is worth."""
+
+    prepacked_linears: bool = True
+    merged_linears: bool = True
+    cascade: bool = True
+
+
+_ALL = FastPaths()
+
+
+def build_engine(
+    checkpoint: Checkpoint, settings: EngineSettings, fast: FastPaths = _ALL
+) -> ReadyEngine:
+    """Load the model, make it fast, check that its logits are still its own, size the cache.
 
     Raises:
         EngineError: the model or the settings cannot be used, with the reason.
     """
     loaded = load(checkpoint, settings)
     name, backend = _backend(settings, loaded.device)
+    if isinstance(backend, CpuAttention):
+        backend = CpuAttention(cascade=fast.cascade)
     layers = probe_layers(loaded.module, loaded.config)
-    check_packing(loaded.module, layers, backend, loaded.config.vocab_size)
+    own = own_answers(loaded.module, loaded.config.vocab_size)
+    if loaded.device.device.type == "cpu":
+        optimize_linears(
+            loaded.module,
+            lambda: run_probe(loaded.module, LayerProbe()),
+            prepack=fast.prepacked_linears,
+            merge=fast.merged_linears,
+        )
+    check_packing(loaded.module, layers, backend, own)
     limits = plan_limits(loaded, layers, settings)
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
     model = PackedModel(loaded.module, cache, backend)

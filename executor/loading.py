@@ -47,6 +47,7 @@ class LoadedModel:
     config: Any
     tokenizer: HfTokenizer
     device: DevicePlan
+    num_parameters: int
     max_positions: int
     """The longest sequence the model computes the same in any company."""
 
@@ -71,6 +72,7 @@ def load(checkpoint: Checkpoint, settings: EngineSettings) -> LoadedModel:
         config=text_config,
         tokenizer=tokenizer,
         device=device,
+        num_parameters=sum(parameter.numel() for parameter in module.parameters()),
         max_positions=max_positions(text_config),
     )
 

@@ -6,6 +6,7 @@ at a time through transformers' eager attention, are compared with ours.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from executor import hook
 from executor.attention.base import AttentionBackend, AttentionOptions
 from executor.attention.reference import attend
 from executor.errors import UnsupportedModelError
+from executor.hook import AttentionContext
 from executor.model import LayerShape, PackedModel, PagedCache, run_packed
 from executor.request import Request
 from executor.scheduler import Scheduler
@@ -48,6 +50,13 @@ class LayerProbe:
 
 
 @torch.inference_mode()
+def run_probe(module: nn.Module, context: AttentionContext) -> None:
+    """One pass over a few tokens."""
+    device = next(module.parameters()).device
+    row = torch.arange(4, device=device)[None]
+    run_packed(module, row, row, torch.tensor([3], device=device), context)
+
+
 def probe_layers(module: nn.Module, config: Any) -> dict[int, LayerShape]:
     """Shapes of the attention layers by index.
 
@@ -55,10 +64,8 @@ def probe_layers(module: nn.Module, config: Any) -> dict[int, LayerShape]:
         UnsupportedModelError: some layer does not attend through our hook.
     """
     probe = LayerProbe()
-    device = next(module.parameters()).device
-    row = torch.arange(4, device=device)[None]
     try:
-        run_packed(module, row, row, torch.tensor([3], device=device), probe)
+        run_probe(module, probe)
     except UnsupportedModelError:
         raise
     except Exception as error:
@@ -72,22 +79,34 @@ def probe_layers(module: nn.Module, config: Any) -> dict[int, LayerShape]:
     return probe.shapes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnAnswers:
+    """What a model says by itself: prompts, and its logits [P, V] after each."""
+
+    prompts: list[list[int]]
+    logits: Tensor
+
+
+def own_answers(module: Any, vocab_size: int) -> OwnAnswers:
+    """Ask the model one prompt at a time, through transformers' eager attention."""
+    generator = torch.Generator().manual_seed(0)
+    prompts = [
+        torch.randint(vocab_size, (length,), generator=generator).tolist() for length in _LENGTHS
+    ]
+    return OwnAnswers(prompts=prompts, logits=_eager_logits(module, prompts))
+
+
 def check_packing(
-    module: Any, layers: dict[int, LayerShape], backend: AttentionBackend, vocab_size: int
+    module: Any, layers: dict[int, LayerShape], backend: AttentionBackend, own: OwnAnswers
 ) -> None:
     """Compare packed, chunked and cached logits with the model's own.
 
     Raises:
         UnsupportedModelError: they differ, with the difference.
     """
-    generator = torch.Generator().manual_seed(0)
-    prompts = [
-        torch.randint(vocab_size, (length,), generator=generator).tolist() for length in _LENGTHS
-    ]
-    ours = _packed_logits(module, layers, backend, prompts)
-    theirs = _eager_logits(module, prompts)
-    spread = theirs.std().clamp_min(1e-6)
-    difference = ((ours - theirs).abs().max() / spread).item()
+    ours = _packed_logits(module, layers, backend, own.prompts)
+    spread = own.logits.std().clamp_min(1e-6)
+    difference = ((ours - own.logits).abs().max() / spread).item()
     tolerance = _TOLERANCE[module.dtype]
     if not difference <= tolerance:
         raise UnsupportedModelError(
@@ -104,8 +123,8 @@ def _packed_logits(
         max_num_seqs=len(prompts),
         max_num_batched_tokens=_BUDGET,
         max_model_len=max(_LENGTHS),
-        num_blocks=16,
-        block_size=8,
+        num_blocks=8,
+        block_size=16,
     )
     cache = PagedCache(layers, limits, dtype=module.dtype, device=module.device)
     model = PackedModel(module, cache, backend)

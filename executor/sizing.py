@@ -72,7 +72,6 @@ def _free_bytes(device: torch.device) -> int:
 
 
 def _cpu_budget(loaded: LoadedModel, max_num_seqs: int) -> int:
-    parameters = sum(p.numel() for p in loaded.module.parameters())
-    tokens = int(CPU_STEP_FLOPS / (2 * parameters))
+    tokens = int(CPU_STEP_FLOPS / (2 * loaded.num_parameters))
     bounded = max(CPU_MIN_BATCHED_TOKENS, min(CPU_MAX_BATCHED_TOKENS, tokens))
     return max(max_num_seqs, bounded)

@@ -1,0 +1,83 @@
+"""Linear layers over weights in oneDNN's own order, which is part of torch and needs no compiler.
+
+A plain product brings its weight into that order, or strides over it, at every call; with the few
+rows of a decode step that costs more than the arithmetic. Here it is done once, at load.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+EXPECTED_ROWS = 64
+"""For how many rows oneDNN chooses the order; any number is computed."""
+
+
+class PrepackedLinear(nn.Module):
+    """x [..., K] to x @ weight.T + bias [..., N]; keeps no reference to `weight` [N, K]."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self._bias = None if bias is None else bias.detach().contiguous()
+        # No buffer: the opaque tensor has no storage that could be saved, cast or moved.
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(
+            weight.detach().contiguous(), EXPECTED_ROWS
+        )
+
+    def forward(self, rows: Tensor) -> Tensor:
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(
+            rows, self._packed, self._bias, "none", [], ""
+        )
+        return product
+
+
+class SharedProduct:
+    """One product whose columns answer several linear layers that get the same input.
+
+    The first layer that is called with an input computes for all; each of the others finds its
+    part ready if it is given the very same tensor, and otherwise starts anew, so that no order
+    of calls gives a wrong answer.
+    """
+
+    def __init__(self, linear: nn.Module, sizes: list[int]) -> None:
+        self._linear = linear
+        self._sizes = sizes
+        self._rows: Tensor | None = None
+        self._parts: dict[int, Tensor] = {}
+
+    def part(self, rows: Tensor, index: int) -> Tensor:
+        if rows is not self._rows or index not in self._parts:
+            product = self._linear(rows)
+            self._parts = dict(enumerate(product.split(self._sizes, dim=-1)))
+            self._rows = rows
+        part = self._parts.pop(index)
+        if not self._parts:
+            self._rows = None
+        return part
+
+
+class LinearPart(nn.Module):
+    """Stands where one of several merged linear layers was."""
+
+    def __init__(self, shared: SharedProduct, index: int) -> None:
+        super().__init__()
+        self._shared = shared
+        self._index = index
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self._shared.part(rows, self._index)
+
+
+def can_prepack(dtype: torch.dtype) -> bool:
+    """Whether this torch has the operators for `dtype`, and they compute what they should."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(24, 16, generator=generator).to(dtype)
+    rows = torch.randn(5, 16, generator=generator).to(dtype)
+    try:
+        with torch.inference_mode():
+            product = PrepackedLinear(weight, None)(rows)
+    except (AttributeError, RuntimeError):
+        return False
+    expected = nn.functional.linear(rows.float(), weight.float())
+    return bool(torch.allclose(product.float(), expected, rtol=0.05, atol=0.05))
