@@ -16,7 +16,7 @@ from executor.errors import EngineError
 from executor.loading import Checkpoint, load
 from executor.model import PackedModel, PagedCache
 from executor.packing import check_packing, probe_layers
-from executor.settings import EngineSettings
+from executor.settings import EngineSettings, Scheduling
 from executor.sizing import plan_limits
 from executor.text import HfTokenizer
 
@@ -51,10 +51,18 @@ def build_engine(checkpoint: Checkpoint, settings: EngineSettings) -> ReadyEngin
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
     model = PackedModel(loaded.module, cache, backend)
     return ReadyEngine(
-        engine=Engine(model, loaded.tokenizer, limits),
+        engine=Engine(model, loaded.tokenizer, limits, _scheduling(settings)),
         tokenizer=loaded.tokenizer,
         device=loaded.device,
         attention_backend=name,
+    )
+
+
+def _scheduling(settings: EngineSettings) -> Scheduling:
+    return Scheduling(
+        policy=settings.scheduling_policy,
+        batching=settings.batching,
+        enable_prefix_caching=settings.enable_prefix_caching,
     )
 
 
