@@ -63,6 +63,7 @@ def _scheduling(settings: EngineSettings) -> Scheduling:
         policy=settings.scheduling_policy,
         batching=settings.batching,
         enable_prefix_caching=settings.enable_prefix_caching,
+        request_timeout_seconds=settings.request_timeout_seconds,
     )
 
 

@@ -29,6 +29,7 @@ class EngineSettings:
     enable_prefix_caching: bool = True
     scheduling_policy: SchedulingPolicy = "auto"
     batching: Batching = "continuous"
+    request_timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
