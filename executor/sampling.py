@@ -14,7 +14,7 @@ from torch import Tensor
 from executor.draws import uniforms
 from executor.request import SamplingParams, TokenLogprob
 
-_FIRST_RANKS, _MORE_RANKS = 64, 8
+_FIRST_RANKS, _MORE_RANKS = 64, 16
 """Tokens of a row that are ranked at first, and how many times more if those do not suffice."""
 
 
