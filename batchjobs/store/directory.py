@@ -22,7 +22,7 @@ from batchjobs.store.layout import check_key, check_prefix
 STALE_SECONDS = 24 * 3600
 """Age at which a temporary file can only be what a killed process left."""
 BUFFER_BYTES = 1 << 20
-LINK_ATTEMPTS = 1000
+LINK_ATTEMPTS = 100
 """How often a directory may be removed by a concurrent `delete` just before we link into it."""
 
 
@@ -192,7 +192,8 @@ def _make_directory(path: Path) -> None:
     if path.is_dir():
         return
     _make_directory(path.parent)
-    path.mkdir(exist_ok=True)
+    with suppress(FileExistsError):  # and if it is gone again, what needs it finds out
+        path.mkdir()
     _sync_directory(path.parent)
 
 

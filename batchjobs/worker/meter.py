@@ -82,6 +82,6 @@ class Meter:
             at_hand.add(self._job_id)
         with self._deployment.database.read() as session:
             rows = [jobs.get(session, job_id) for job_id in at_hand]
-            tallies = [tallies.tally(session, job) for job in rows]
-        done = sum((shard.pending for shard in shards), sum(tallies, Tally()))
+            done = sum((tallies.tally(session, job) for job in rows), Tally())
+        done = sum((shard.pending for shard in shards), done)
         return done, sum(job.total_lines for job in rows), sum(job.total_bytes for job in rows)

@@ -30,6 +30,7 @@ DIES = """
 import os, sys
 from pathlib import Path
 from batchjobs import finalize
+from batchjobs.files import FileWriter
 from batchjobs.store.directory import DirectoryStore
 from tests.support.jobs import open_deployment
 
@@ -43,7 +44,7 @@ class Countdown:
         return self.function(*args, **kwargs)
 
 home, job_id, owner, name, calls = sys.argv[1:]
-place = {"finalize": finalize, "store": DirectoryStore}[owner]
+place = {"finalize": finalize, "store": DirectoryStore, "writer": FileWriter}[owner]
 countdown = Countdown(int(calls), getattr(place, name))
 setattr(place, name, lambda *args, **kwargs: countdown(*args, **kwargs))
 with open_deployment(Path(home)) as deployment:
@@ -51,9 +52,10 @@ with open_deployment(Path(home)) as deployment:
 """
 
 POINTS = {
+    "before its manifest": ("finalize", "write_manifest", 0),
     "before it writes": ("finalize", "create_file", 0),
     "between its two files": ("finalize", "create_file", 1),
-    "halfway through the lines": ("finalize", "dump_line", 4),
+    "halfway through the lines": ("writer", "write", 4),
     "before it publishes": ("finalize", "_commit", 0),
     "within the transaction": ("finalize", "add_row", 1),
     "before it removes the parts": ("finalize", "_remove_parts", 0),

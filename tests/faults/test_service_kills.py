@@ -1,4 +1,5 @@
-"""The processes of a deployment on PostgreSQL, Valkey and S3, ended in every way there is."""
+"""The processes of docker-compose.yml, started by hand: database, broker, store, migration, API,
+workers and beat; ended in every way there is."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ import json
 import random
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from batchjobs.states import ShardState
 from batchjobs.store.layout import JOBS_PREFIX
 from batchjobs.worker.runner import run_jobs
 from batchjobs.worker.stop import StopSignal
-from tests.support.api import beat, jsonl, running_server, service_worker
+from tests.support.api import beat, environment_of, jsonl, running_server, service_worker
 from tests.support.engines import FakeEngines, add_models
 from tests.support.jobs import (
     ENDPOINT,
@@ -94,11 +96,13 @@ def test_killed_workers_and_broker_lose_and_double_nothing(tmp_path: Path, stack
     settings = {**stack.settings, **EAGER}
     home = tmp_path / "home"
     data = jsonl(*(chat(number) for number in range(LINES)))
+    assert "is now at revision" in command(home, settings, "db", "upgrade")
+    key = command(home, settings, "keys", "create", "laptop").strip()
     with Deployment.open(Settings.load(home=home, **settings)) as deployment, ExitStack() as alive:
         add_models(deployment, MODEL)
-        server = alive.enter_context(running_server(home, **settings))
+        server = alive.enter_context(running_server(home, ["--require-keys"], **settings))
         alive.enter_context(beat(home, **settings))
-        client = OpenAI(base_url=f"{server.url}/v1", api_key="none")
+        client = OpenAI(base_url=f"{server.url}/v1", api_key=key)
         (home / "slowly").touch()
         workers = [alive.enter_context(service_worker(home, "fake", **settings)) for _ in range(2)]
         batches = [_create(client, data) for _ in range(JOBS)]
@@ -121,6 +125,17 @@ def test_killed_workers_and_broker_lose_and_double_nothing(tmp_path: Path, stack
             )
             _check(client, batch_id, expected)
         wait_until(lambda: not list(deployment.store.list(JOBS_PREFIX)), "parts are left")
+
+
+def command(home: Path, settings: Mapping[str, Any], *arguments: str) -> str:
+    """What a command of ours prints."""
+    return subprocess.run(
+        [sys.executable, "-m", "batchjobs", *arguments],
+        env=environment_of(home, settings),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
 
 
 def _create(client: OpenAI, data: bytes) -> str:

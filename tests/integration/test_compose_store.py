@@ -20,7 +20,7 @@ from tests.support.servers.children import dying_with_parent
 from tests.support.servers.s3 import PORTS, WEED, S3Server, free_ports
 
 KEYS = {"S3_ACCESS_KEY": "made-up-access", "S3_SECRET_KEY": "made-up-secret"}
-OTHERS = {"POSTGRES_PASSWORD": "x", "VALKEY_PASSWORD": "x"}
+OTHERS = {"POSTGRES_PASSWORD": "x", "VALKEY_PASSWORD": "x", "METRICS_TOKEN": "x"}
 START_SECONDS = 60
 
 Composed = tuple[S3Server, str]

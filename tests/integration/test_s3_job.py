@@ -8,6 +8,7 @@ from pathlib import Path
 
 from batchjobs.files import add_file, get_file
 from batchjobs.states import JobState
+from batchjobs.store.layout import manifest_key
 from batchjobs.worker.runner import run_jobs
 from batchjobs.worker.stop import StopSignal
 from batchjobs.worker.tending import tend
@@ -59,5 +60,5 @@ def test_job_ends_with_its_files_in_the_bucket_and_nothing_else(
         files = [file.id, str(job.output_file_id), str(job.error_file_id)]
         with deployment.database.read() as session:
             kept = [get_file(session, file_id).key for file_id in files]
-        assert list(deployment.store.list("")) == sorted(kept)
+        assert list(deployment.store.list("")) == [*sorted(kept), manifest_key(job_id)]
     assert not (tmp_path / "store").exists()

@@ -120,7 +120,7 @@ def test_put_survives_deletes_that_remove_its_directory(tmp_path: Path) -> None:
 def test_object_where_a_directory_should_be_is_a_store_error(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     store.put("a", b"")
-    with pytest.raises(StoreError, match=r"cannot write .*a/b: File exists"):
+    with pytest.raises(StoreError, match=r"cannot write .*a/b: Not a directory"):
         store.put("a/b", b"")
 
 
