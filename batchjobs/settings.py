@@ -84,6 +84,13 @@ class Settings(BaseSettings):
     """Bytes of KV cache."""
     max_model_len: int | None = Field(default=None, ge=2)
     block_size: int | None = Field(default=None, ge=1)
+    enable_prefix_caching: bool = True
+    scheduling_policy: Literal[
+        "auto", "fcfs", "priority", "shortest_first", "longest_first", "prefix"
+    ] = "auto"
+    batching: Literal["continuous", "static"] = "continuous"
+    request_timeout_seconds: float | None = Field(default=None, gt=0)
+    """How long one request may run before it ends with an error."""
 
     @classmethod
     def load(cls, **overrides: object) -> Self:

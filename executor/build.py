@@ -17,7 +17,7 @@ from executor.loading import Checkpoint, load
 from executor.merging import optimize_linears
 from executor.model import PackedModel, PagedCache
 from executor.packing import LayerProbe, check_packing, own_answers, probe_layers, run_probe
-from executor.settings import EngineSettings
+from executor.settings import EngineSettings, Scheduling
 from executor.sizing import plan_limits
 from executor.text import HfTokenizer
 
@@ -76,10 +76,19 @@ def build_engine(
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
     model = PackedModel(loaded.module, cache, backend)
     return ReadyEngine(
-        engine=Engine(model, loaded.tokenizer, limits),
+        engine=Engine(model, loaded.tokenizer, limits, _scheduling(settings)),
         tokenizer=loaded.tokenizer,
         device=loaded.device,
         attention_backend=name,
+    )
+
+
+def _scheduling(settings: EngineSettings) -> Scheduling:
+    return Scheduling(
+        policy=settings.scheduling_policy,
+        batching=settings.batching,
+        enable_prefix_caching=settings.enable_prefix_caching,
+        request_timeout_seconds=settings.request_timeout_seconds,
     )
 
 

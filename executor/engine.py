@@ -2,77 +2,121 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Sequence as Many
 from typing import Protocol
 
 from torch import Tensor
 
+from executor.duplicates import Duplicates, digest
+from executor.endings import ending, finish
 from executor.metrics import EngineMetrics
 from executor.request import Choice, Completion, FinishReason, Request
 from executor.sampling import SamplingRow, sample, token_logprobs
 from executor.scheduler import Scheduler, Span
 from executor.sequence import Group, Sequence
-from executor.settings import Limits
+from executor.settings import Limits, Scheduling
 from executor.text import Detokenizer, StopWatcher
+
+LOOKAHEAD = 16
+"""Requests known ahead for each that can run, if not said otherwise."""
 
 
 class StepModel(Protocol):
     """Computes the steps that the scheduler plans (`model.PackedModel`)."""
+
+    def copy_blocks(self, copies: Many[tuple[int, int]]) -> None:
+        """Copy cache blocks (from, to); all are read before any is written."""
 
     def forward(self, spans: Many[Span]) -> Tensor:
         """Logits [R, V] of the last token of each span that catches up, in order."""
 
 
 class Engine:
-    """Runs requests through one model. Not for use by several threads at once."""
+    """Runs requests through one model. Not for use by several threads at once.
 
-    def __init__(self, model: StepModel, tokenizer: Detokenizer, limits: Limits) -> None:
+    `clock` gives seconds from any fixed moment on, for requests that have a time limit.
+    """
+
+    def __init__(
+        self,
+        model: StepModel,
+        tokenizer: Detokenizer,
+        limits: Limits,
+        scheduling: Scheduling | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.limits = limits
+        self.scheduling = scheduling or Scheduling()
         self.metrics = EngineMetrics()
         self._model = model
         self._tokenizer = tokenizer
-        self._scheduler = Scheduler(limits)
+        self._clock = clock
         self._eos = tuple(tokenizer.eos_token_ids)
+        self._begin()
 
     def run(
         self, requests: Iterable[Request], on_step: Callable[[], None] | None = None
     ) -> Iterator[Completion]:
         """Complete `requests`, in the order in which they end.
 
-        Pulls only as many as keep the next steps full, so that memory does not depend on how
-        many there are. `on_step` is called before every step; what it raises ends the run. A
-        request that can never run comes back with `error` set.
+        Pulls only as many as a good order needs, so that memory does not depend on how many
+        there are. `on_step` is called before every step; what it raises ends the run. A request
+        that can never run comes back with `error` set.
         """
         source = iter(requests)
         try:
             while True:
                 if on_step is not None:
                     on_step()
+                yield from self._expire()
                 yield from self._pull(source)
                 spans = self._scheduler.schedule()
                 if not spans:
                     break
                 self._observe(spans)
+                if self._scheduler.copies:
+                    self._model.copy_blocks(self._scheduler.copies)
                 logits = self._model.forward(spans)
                 ready = [span.sequence for span in spans if span.catches_up]
                 yield from self._commit(ready, self._sample(logits, ready))
             self._scheduler.check_idle()
         finally:
             self.abort(None)
+            self._begin()
             self.metrics.rest()
 
     def abort(self, request_ids: Collection[str] | None) -> None:
         """Forget these requests (None: all); no completion comes for them."""
-        for sequence in (*self._scheduler.running, *self._scheduler.waiting):
-            if request_ids is None or sequence.request.id in request_ids:
-                self._scheduler.remove(sequence)
+        for request_id in list(self._groups) if request_ids is None else request_ids:
+            group = self._groups.pop(request_id, None)
+            if group is None:
+                continue
+            group.request_ids.remove(request_id)
+            if not group.request_ids:
+                for sequence in group.unfinished():
+                    self._scheduler.remove(sequence)
+                self._close(group)
+
+    def _begin(self) -> None:
+        """A run learns nothing from the one before it."""
+        self._scheduler = Scheduler(self.limits, self.scheduling, self.metrics)
+        self._duplicates = Duplicates()
+        self._groups: dict[str, Group] = {}
+        self._deadlines: dict[Group, float] = {}
 
     def _pull(self, source: Iterator[Request]) -> Iterator[Completion]:
-        """Keep one batch of requests waiting behind the running one."""
-        while len(self._scheduler.waiting) < self.limits.max_num_seqs:
+        """Keep enough requests waiting; they come many at a time, as each time costs a sort."""
+        waiting = self._scheduler.waiting
+        if waiting.is_last or not self._has_room(0.75):
+            return
+        while self._has_room(1):
             request = next(source, None)
             if request is None:
+                waiting.is_last = True
+                waiting.reorder()
                 return
             if reason := self._refusal(request):
                 yield Completion(
@@ -81,9 +125,17 @@ class Engine:
                     error=reason,
                 )
                 continue
-            group = Group(request)
-            self._scheduler.add(self._sequence(group, 0))
             self.metrics.prompt_tokens_total += len(request.prompt_token_ids)
+            if completion := self._add(request):
+                yield completion
+
+    def _has_room(self, share: float) -> bool:
+        waiting, scheduling = self._scheduler.waiting, self.scheduling
+        most = scheduling.max_num_waiting or LOOKAHEAD * self.limits.max_num_seqs
+        return not waiting or (
+            len(waiting) < share * most
+            and waiting.num_tokens < share * scheduling.max_waiting_tokens
+        )
 
     def _refusal(self, request: Request) -> str | None:
         prompt, asked = len(request.prompt_token_ids), request.sampling.max_tokens
@@ -96,6 +148,42 @@ class Engine:
             )
         return None
 
+    def _add(self, request: Request) -> Completion | None:
+        """Queue the request, or join it to an equal one; its completion if that has ended."""
+        key = digest(request) if self.scheduling.shares_answers else None
+        if key is not None and (answer := self._duplicates.answer(key)) is not None:
+            completion = Completion(
+                request_id=request.id,
+                prompt_tokens=len(request.prompt_token_ids),
+                choices=answer,
+                cached_tokens=len(request.prompt_token_ids),
+            )
+            self._count_duplicate(completion)
+            return completion
+        group = self._duplicates.group(key) if key is not None else None
+        if group is None:
+            group = self._group(request, key)
+        group.request_ids.append(request.id)
+        self._groups[request.id] = group
+        if request.priority < group.priority:
+            group.priority = request.priority
+            self._scheduler.waiting.reorder()
+        return None
+
+    def _group(self, request: Request, key: bytes | None) -> Group:
+        sampling = request.sampling
+        is_alike = key is not None and sampling.temperature == 0
+        group = Group(
+            request,
+            width=1 if is_alike else sampling.n,
+            digest=key,
+            priority=request.priority,
+        )
+        self._duplicates.add(group)
+        for index in range(group.width):
+            self._scheduler.add(self._sequence(group, index))
+        return group
+
     def _sequence(self, group: Group, index: int) -> Sequence:
         stops = group.request.sampling.stop
         sequence = Sequence(
@@ -106,6 +194,20 @@ class Engine:
         )
         group.sequences.append(sequence)
         return sequence
+
+    def _expire(self) -> list[Completion]:
+        """End what has run for longer than it may."""
+        if not self._deadlines:
+            return []
+        now = self._clock()
+        late = [group for group, deadline in self._deadlines.items() if deadline <= now]
+        completions = []
+        for group in late:
+            for sequence in group.unfinished():
+                keep = sequence.num_generated
+                choice = finish(sequence, FinishReason.TIMEOUT, self._tokenizer, keep=keep)
+                completions += self._end(sequence, choice)
+        return completions
 
     def _sample(self, logits: Tensor, ready: Many[Sequence]) -> list[int]:
         """The next token of each sequence; notes log-probabilities where asked for."""
@@ -137,60 +239,54 @@ class Engine:
         )
 
     def _commit(self, ready: Many[Sequence], tokens: Many[int]) -> list[Completion]:
-        """Append the sampled tokens, fork after prefill, let go of what has ended."""
+        """Append the sampled tokens, and let go of what has ended."""
+        self.metrics.generation_tokens_total += len(tokens)
         completions = []
         for sequence, token in zip(ready, tokens, strict=True):
-            group = sequence.group
-            if len(group.sequences) < group.request.sampling.n:
-                children = [self._sequence(group, i) for i in range(1, group.request.sampling.n)]
-                self._scheduler.fork(sequence, children)
             sequence.tokens.append(token)
-            self.metrics.generation_tokens_total += 1
-            choice = self._ending(sequence, token)
-            if choice is None:
-                continue
-            self._scheduler.remove(sequence)
-            if completion := group.end(choice):
-                completions.append(completion)
+            choice = ending(sequence, token, self._tokenizer)
+            if choice is not None:
+                self._scheduler.lengths.observe(sequence.request.sampling, choice.generated_tokens)
+                completions += self._end(sequence, choice)
         return completions
 
-    def _ending(self, sequence: Sequence, token: int) -> Choice | None:
-        """The finished answer if `token` is its last."""
-        params = sequence.request.sampling
-        generated = sequence.num_generated
-        if token in self._tokenizer.eos_token_ids and not params.ignore_eos:
-            return self._choice(sequence, FinishReason.STOP, keep=generated - 1)
-        if sequence.watcher is not None:
-            watching = generated >= params.min_tokens
-            cut = sequence.watcher.step(token, watching=watching)
-            if cut is not None:
-                keep = sequence.watcher.tokens_before(cut)
-                text = sequence.watcher.text[:cut]
-                return self._choice(sequence, FinishReason.STOP, keep=keep, text=text)
-        if generated >= params.max_tokens:
-            return self._choice(sequence, FinishReason.LENGTH, keep=generated)
-        return None
+    def _end(self, sequence: Sequence, choice: Choice) -> list[Completion]:
+        """Let go of a sequence; the completions if its group has ended with it."""
+        group = sequence.group
+        self._scheduler.remove(sequence)
+        group.choices.append(choice)
+        if not group.is_complete:
+            return []
+        self._close(group)
+        completions = group.completions()
+        for completion in completions:
+            self._groups.pop(completion.request_id, None)
+        for completion in completions[1:]:
+            self._count_duplicate(completion)
+        return completions
 
-    def _choice(
-        self, sequence: Sequence, reason: FinishReason, *, keep: int, text: str | None = None
-    ) -> Choice:
-        token_ids = tuple(sequence.generated[:keep])
-        has_logprobs = sequence.request.sampling.logprobs is not None
-        return Choice(
-            index=sequence.index,
-            token_ids=token_ids,
-            text=self._tokenizer.decode(token_ids) if text is None else text,
-            finish_reason=reason,
-            generated_tokens=sequence.num_generated,
-            logprobs=tuple(sequence.logprobs[:keep]) if has_logprobs else None,
-        )
+    def _close(self, group: Group) -> None:
+        self._duplicates.remove(group)
+        self._deadlines.pop(group, None)
+
+    def _count_duplicate(self, completion: Completion) -> None:
+        tokens = completion.prompt_tokens + completion.completion_tokens
+        self.metrics.num_deduplicated_requests_total += 1
+        self.metrics.deduplicated_tokens_total += tokens
 
     def _observe(self, spans: Many[Span]) -> None:
-        pool = self._scheduler.pool
-        self.metrics.num_preemptions_total = self._scheduler.num_preemptions
-        self.metrics.observe_step(
-            running=len(self._scheduler.running),
-            waiting=len(self._scheduler.waiting),
-            kv_usage=pool.num_used / pool.num_blocks,
+        scheduler, metrics = self._scheduler, self.metrics
+        for sequence in scheduler.admitted:
+            self._start_clock(sequence.group)
+        metrics.observe_step(
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            slots=scheduler.slots,
+            kv_usage=scheduler.pool.num_used / scheduler.pool.num_blocks,
             tokens=sum(span.count for span in spans),
         )
+
+    def _start_clock(self, group: Group) -> None:
+        seconds = group.request.timeout_seconds or self.scheduling.request_timeout_seconds
+        if seconds is not None:
+            self._deadlines.setdefault(group, self._clock() + seconds)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from executor.engine import Engine
 from executor.scheduler import Span
-from executor.settings import Limits
+from executor.settings import Limits, Scheduling
 from executor.text import TextStream
 
 VOCABULARY = 259
@@ -30,6 +30,10 @@ class HashModel:
     def __init__(self, limits: Limits) -> None:
         self._size = limits.block_size
         self._cache = np.full((limits.num_blocks, limits.block_size), -1, dtype=np.int64)
+
+    def copy_blocks(self, copies: Many[tuple[int, int]]) -> None:
+        sources, targets = zip(*copies, strict=True)
+        self._cache[list(targets)] = self._cache[list(sources)]
 
     def forward(self, spans: Many[Span]) -> Tensor:
         for span in spans:
@@ -95,6 +99,6 @@ class _ByteStream:
         return text
 
 
-def fake_engine(limits: Limits) -> Engine:
+def fake_engine(limits: Limits, scheduling: Scheduling | None = None) -> Engine:
     """An engine over `HashModel` and `ByteTokenizer`."""
-    return Engine(HashModel(limits), ByteTokenizer(), limits)
+    return Engine(HashModel(limits), ByteTokenizer(), limits, scheduling)

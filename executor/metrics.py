@@ -9,8 +9,15 @@ _COUNTERS = (
     "prompt_tokens_total",
     "generation_tokens_total",
     "computed_tokens_total",
+    "num_recomputed_tokens_total",
+    "prefix_cache_queries_total",
+    "prefix_cache_hits_total",
+    "num_deduplicated_requests_total",
+    "deduplicated_tokens_total",
+    "padded_tokens_total",
     "steps_total",
     "running_sum",
+    "slots_sum",
 )
 
 
@@ -27,14 +34,32 @@ class EngineMetrics:
     generation_tokens_total: int = 0
     computed_tokens_total: int = 0
     """Positions computed, recomputed ones counted again."""
+    num_recomputed_tokens_total: int = 0
+    """Positions whose cache was given up in a preemption and not found again in another's."""
+    prefix_cache_queries_total: int = 0
+    prefix_cache_hits_total: int = 0
+    """Prompt tokens of sequences that began to run, and those of them computed before."""
+    num_deduplicated_requests_total: int = 0
+    deduplicated_tokens_total: int = 0
+    """Requests that had an equal one's answer, and their prompts' and answers' tokens."""
+    padded_tokens_total: int = 0
+    """Positions that a loop with padding computes for the same static batches."""
     steps_total: int = 0
     running_sum: int = 0
     """Running sequences summed over steps; divided by steps, their mean."""
+    slots_sum: int = 0
+    """Slots taken, summed over steps; a static batch holds those of its ended members."""
     kv_cache_usage_peak: float = 0.0
 
     @property
     def mean_running(self) -> float:
         return self.running_sum / self.steps_total if self.steps_total else 0.0
+
+    @property
+    def covered_tokens_total(self) -> int:
+        """Positions of requests that are dealt with: computed once, or spared."""
+        spared = self.prefix_cache_hits_total + self.deduplicated_tokens_total
+        return self.computed_tokens_total - self.num_recomputed_tokens_total + spared
 
     def since(self, earlier: EngineMetrics) -> EngineMetrics:
         """The gauges as they are, and what the counters have grown by since `earlier`, a copy."""
@@ -46,11 +71,14 @@ class EngineMetrics:
         self.num_requests_running = self.num_requests_waiting = 0
         self.kv_cache_usage_perc = 0.0
 
-    def observe_step(self, *, running: int, waiting: int, kv_usage: float, tokens: int) -> None:
+    def observe_step(
+        self, *, running: int, waiting: int, slots: int, kv_usage: float, tokens: int
+    ) -> None:
         self.num_requests_running = running
         self.num_requests_waiting = waiting
         self.kv_cache_usage_perc = kv_usage
         self.kv_cache_usage_peak = max(self.kv_cache_usage_peak, kv_usage)
         self.running_sum += running
+        self.slots_sum += slots
         self.computed_tokens_total += tokens
         self.steps_total += 1

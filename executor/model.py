@@ -54,6 +54,13 @@ class PagedCache:
             for index, shape in layers.items()
         }
 
+    def copy_blocks(self, copies: Many[tuple[int, int]]) -> None:
+        """Copy blocks (from, to) in every layer; all are read before any is written."""
+        sources, targets = torch.tensor(copies).unbind(dim=1)
+        for layer in self.layers.values():
+            for tensor in (layer.keys, layer.values):
+                tensor[targets] = tensor[sources]
+
 
 @dataclass(frozen=True, slots=True)
 class PagedContext:
@@ -79,6 +86,11 @@ class PackedModel:
         self._cache = cache
         self._backend = backend
         self._device = next(module.parameters()).device
+
+    @torch.inference_mode()
+    def copy_blocks(self, copies: Many[tuple[int, int]]) -> None:
+        """Copy cache blocks (from, to); all are read before any is written."""
+        self._cache.copy_blocks(copies)
 
     @torch.inference_mode()
     def forward(self, spans: Many[Span]) -> Tensor:

@@ -11,6 +11,8 @@ class FinishReason(StrEnum):
     """An end-of-sequence token or a stop string."""
     LENGTH = "length"
     """`max_tokens` were generated."""
+    TIMEOUT = "timeout"
+    """The request's time was up. No word of the public API: endpoints make an error of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +54,18 @@ class SamplingParams:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One prompt. `id` is the caller's and comes back with the completion, nothing else is made
-    of it; `prompt_token_ids` has at least one token."""
+    of it; `prompt_token_ids` has at least one token. The lowest `priority` is first, where the
+    policy asks for it. After `timeout_seconds` of running it ends with what it has."""
 
     id: str
     prompt_token_ids: tuple[int, ...]
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    priority: int = 0
+    timeout_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        positive = self.timeout_seconds is None or self.timeout_seconds > 0
+        _check(positive, "timeout_seconds must be above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +96,16 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What became of a request: `choices` in index order, or `error`, a sentence."""
+    """What became of a request: `choices` in index order, or `error`, a sentence.
+
+    `cached_tokens` of the prompt were not computed for it, but for another request: how many
+    depends on the company it was in, so that they are no part of what makes answers equal.
+    """
 
     request_id: str
     prompt_tokens: int
     choices: tuple[Choice, ...] = ()
-    cached_tokens: int = 0
+    cached_tokens: int = field(default=0, compare=False)
     error: str | None = None
 
     @property

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from executor.draws import uniforms
 from executor.request import SamplingParams, TokenLogprob
+
+_FIRST_RANKS, _MORE_RANKS = 64, 16
+"""Tokens of a row that are ranked at first, and how many times more if those do not suffice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +38,21 @@ def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[int]:
         logits: [R, V], any float type; not changed.
         rows: R of them.
     """
-    logits = _ban(logits.float(), rows)
+    logits = _ban(logits, rows)
     tokens = logits.argmax(dim=-1)
     random = [i for i, row in enumerate(rows) if row.params.temperature > 0]
     if random:
         chosen = [rows[i] for i in random]
         index = torch.tensor(random, device=logits.device)
-        probabilities = filtered_probabilities(logits[index], [row.params for row in chosen])
-        uniforms = [
-            uniform(row.params.seed, choice=row.choice, position=row.position) for row in chosen
-        ]
-        tokens[index] = invert(probabilities, uniforms)
+        # Rows are copied only where some of them are greedy.
+        own = logits if len(random) == len(rows) else logits[index]
+        probabilities = filtered_probabilities(own.float(), [row.params for row in chosen])
+        draws = uniforms(
+            [row.params.seed for row in chosen],
+            [row.choice for row in chosen],
+            [row.position for row in chosen],
+        )
+        tokens[index] = invert(probabilities, draws.tolist())
     return [int(token) for token in tokens.tolist()]
 
 
@@ -64,23 +71,73 @@ def filtered_probabilities(logits: Tensor, params: Sequence[SamplingParams]) -> 
         floor = _column([p.min_p for p in params], logits)
         likeliest = probabilities.amax(dim=-1, keepdim=True)
         probabilities = probabilities.where(probabilities >= floor * likeliest, 0)
-    if any(p.top_k > 0 or p.top_p < 1 for p in params):
-        probabilities = _keep_top(probabilities, params)
+    limited = [i for i, p in enumerate(params) if p.top_k > 0 or p.top_p < 1]
+    if limited:
+        index = torch.tensor(limited, device=logits.device)
+        probabilities[index] = _keep_top(probabilities[index], [params[i] for i in limited])
     return probabilities / probabilities.sum(dim=-1, keepdim=True)
 
 
 def _keep_top(probabilities: Tensor, params: Sequence[SamplingParams]) -> Tensor:
-    vocabulary = probabilities.shape[-1]
-    ranked, order = probabilities.sort(dim=-1, descending=True, stable=True)
-    rank = torch.arange(vocabulary, device=probabilities.device)
-    top_k = torch.tensor([p.top_k or vocabulary for p in params], device=probabilities.device)
-    ranked = ranked.where(rank < top_k[:, None], 0)
-    ranked = ranked / ranked.sum(dim=-1, keepdim=True)
+    """Zero for all but each row's `top_k` likeliest tokens, and of these the fewest that fill
+    `top_p`. Ranks no more of a row than that takes, so that a vocabulary is hardly ever sorted.
+    """
+    device, vocabulary = probabilities.device, probabilities.shape[-1]
+    top_k = torch.tensor([min(p.top_k or vocabulary, vocabulary) for p in params], device=device)
+    limits = _Limits(
+        top_k=top_k[:, None],
+        top_p=_column([p.top_p for p in params], probabilities.double()),
+        total=probabilities.double().sum(dim=-1, keepdim=True),
+    )
+    kept = torch.zeros_like(probabilities)
+    todo = torch.arange(len(params), device=device)
+    width = max(_FIRST_RANKS, *(p.top_k for p in params))
+    while len(todo):
+        width = min(width, vocabulary)
+        rows, own = probabilities[todo], limits.rows(todo)
+        ranked = rows.topk(width, dim=-1).values
+        count = _count_kept(ranked, own)
+        settled = ((count < width) | (own.top_k <= width)).squeeze(-1)
+        done = settled.nonzero().squeeze(-1)
+        lowest = ranked.gather(-1, count - 1)
+        kept[todo[done]] = _likeliest(rows[done], lowest[done], count[done])
+        todo = todo[~settled]
+        width *= _MORE_RANKS
+    return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """`top_k` (the vocabulary where there is none), `top_p`, and the sum of the row, [R, 1]."""
+
+    top_k: Tensor
+    top_p: Tensor
+    total: Tensor
+
+    def rows(self, index: Tensor) -> _Limits:
+        return _Limits(top_k=self.top_k[index], top_p=self.top_p[index], total=self.total[index])
+
+
+def _count_kept(ranked: Tensor, limits: _Limits) -> Tensor:
+    """How many of the likeliest [R, K] stay, [R, 1]: at least one, all K if there may be more."""
+    width = ranked.shape[-1]
+    rank = torch.arange(width, device=ranked.device)
+    ranked = ranked.double().where(rank < limits.top_k, 0)
+    cumulative = ranked.cumsum(dim=-1)
+    total = limits.total.where(limits.top_k > width, cumulative[:, -1:])
     # A token stays while what is likelier than it does not yet fill top_p: the first always does.
-    before = ranked.double().cumsum(dim=-1) - ranked
-    top_p = _column([p.top_p for p in params], before)
-    ranked = ranked.where(before < top_p, 0)
-    return torch.zeros_like(probabilities).scatter(-1, order, ranked)
+    stays = (cumulative - ranked < limits.top_p * total) & (rank < limits.top_k)
+    return stays.sum(dim=-1, keepdim=True)
+
+
+def _likeliest(rows: Tensor, lowest: Tensor, count: Tensor) -> Tensor:
+    """Only the `count` likeliest of each row, `lowest` being the least likely of these; of equals
+    those with the lowest token ids, so that it does not depend on how they were ranked."""
+    above, equal = rows > lowest, rows == lowest
+    room = count - above.sum(dim=-1, keepdim=True)
+    if bool((equal.sum(dim=-1, keepdim=True) > room).any()):
+        equal &= equal.cumsum(dim=-1) <= room
+    return rows.where(above | equal, 0)
 
 
 def invert(probabilities: Tensor, uniforms: Sequence[float]) -> Tensor:
@@ -92,16 +149,6 @@ def invert(probabilities: Tensor, uniforms: Sequence[float]) -> Tensor:
     cumulative = probabilities.double().cumsum(dim=-1)
     target = _column(uniforms, cumulative) * cumulative[:, -1:]
     return torch.searchsorted(cumulative, target, right=True).squeeze(-1)
-
-
-def uniform(seed: int, *, choice: int, position: int) -> float:
-    """A number in [0, 1) that depends on nothing but its arguments.
-
-    Philox (Salmon et al., SC'11) with key (seed, choice) at counter `position`.
-    """
-    key = np.array([seed % 2**64, choice], dtype=np.uint64)
-    counter = np.array([position, 0, 0, 0], dtype=np.uint64)
-    return float(np.random.Generator(np.random.Philox(key=key, counter=counter)).random())
 
 
 def token_logprobs(logits: Tensor, tokens: Sequence[int], top: Sequence[int]) -> list[TokenLogprob]:

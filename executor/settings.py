@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+SchedulingPolicy = Literal["auto", "fcfs", "priority", "shortest_first", "longest_first", "prefix"]
+Batching = Literal["continuous", "static"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +26,52 @@ class EngineSettings:
     max_model_len: int | None = None
     block_size: int | None = None
     attention_backend: str | None = None
+    enable_prefix_caching: bool = True
+    scheduling_policy: SchedulingPolicy = "auto"
+    batching: Batching = "continuous"
+    request_timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """How the engine orders and shares work; none of it changes an answer.
+
+    | `policy` | who is next among those that wait |
+    |---|---|
+    | `auto` | groups with a common prefix together, long answers first; at the end longest first |
+    | `fcfs` | who came first |
+    | `priority` | the lowest `Request.priority`, then who came first |
+    | `shortest_first`, `longest_first` | by the expected length of the answer |
+    | `prefix` | groups with a common prefix together, in order of arrival |
+
+    `batching` "static" keeps a batch until its longest answer ends, and shares nothing.
+    `max_num_waiting` requests, or `max_waiting_tokens` of their prompts, are looked at ahead;
+    None is 16 for each that can run. `deduplicate` computes equal requests once.
+    Answers are taken for `expected_tokens` long until some have ended.
+    `request_timeout_seconds` limits those that name no time of their own.
+    """
+
+    policy: SchedulingPolicy = "auto"
+    batching: Batching = "continuous"
+    enable_prefix_caching: bool = True
+    deduplicate: bool = True
+    max_num_waiting: int | None = None
+    max_waiting_tokens: int = 1 << 20
+    expected_tokens: int = 256
+    request_timeout_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for value, kind in ((self.policy, SchedulingPolicy), (self.batching, Batching)):
+            if value not in get_args(kind):
+                raise ValueError(f"{value!r} is not one of {', '.join(get_args(kind))}")
+
+    @property
+    def shares_prefixes(self) -> bool:
+        return self.enable_prefix_caching and self.batching == "continuous"
+
+    @property
+    def shares_answers(self) -> bool:
+        return self.deduplicate and self.batching == "continuous"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

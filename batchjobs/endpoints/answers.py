@@ -6,30 +6,42 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from batchjobs.errors import InvalidRequestError
-from executor.request import Completion
+from batchjobs.errors import BatchJobsError, InvalidRequestError
+from executor.request import Completion, FinishReason
 
 # The public API's word for "impossible": JSON has no minus infinity.
 IMPOSSIBLE_LOGPROB = -9999.0
 
 
 def check_answered(completions: Sequence[Completion]) -> None:
-    """Raise InvalidRequestError with the engine's sentence if a request came to nothing."""
+    """Raise if a request came to nothing, or ran out of its time.
+
+    The public API has no `finish_reason` for the latter, and strict clients take no other words
+    than its own: it is an error of the line, which can be run again.
+    """
     for completion in completions:
         if completion.error is not None:
             raise InvalidRequestError(completion.error)
+        if any(choice.finish_reason is FinishReason.TIMEOUT for choice in completion.choices):
+            raise BatchJobsError(
+                "The request ran for longer than BATCHJOBS_REQUEST_TIMEOUT_SECONDS allows.",
+                code="request_timeout",
+            )
 
 
 def usage(completions: Sequence[Completion]) -> dict[str, Any]:
-    """Tokens over all prompts and choices; a prompt counts once, however many choices it has."""
+    """Tokens over all prompts and choices; a prompt counts once, however many choices it has.
+
+    No prompt token is reported as cached: which lines found their prompt computed depends on
+    what ran beside them, and a line's answer does not. The job's usage has the sum.
+    """
     prompt = sum(completion.prompt_tokens for completion in completions)
     generated = sum(completion.completion_tokens for completion in completions)
-    cached = sum(completion.cached_tokens for completion in completions)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": generated,
         "total_tokens": prompt + generated,
-        "prompt_tokens_details": {"cached_tokens": cached, "audio_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
         "completion_tokens_details": {
             "reasoning_tokens": 0,
             "audio_tokens": 0,

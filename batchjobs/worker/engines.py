@@ -121,6 +121,10 @@ def engine_settings(settings: Settings) -> EngineSettings:
         kv_cache_memory=settings.kv_cache_memory,
         max_model_len=settings.max_model_len,
         block_size=settings.block_size,
+        enable_prefix_caching=settings.enable_prefix_caching,
+        scheduling_policy=settings.scheduling_policy,
+        batching=settings.batching,
+        request_timeout_seconds=settings.request_timeout_seconds,
     )
 
 

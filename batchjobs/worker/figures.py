@@ -39,6 +39,10 @@ _COUNTERS = {
     "prompt_tokens_total": "Prompt tokens of the requests taken in.",
     "generation_tokens_total": "Generated tokens.",
     "computed_tokens_total": "Positions computed; recomputed ones count again.",
+    "num_recomputed_tokens_total": "Positions computed again after their cache was given up.",
+    "prefix_cache_queries_total": "Prompt tokens of the sequences that began to run.",
+    "prefix_cache_hits_total": "Those of them that others had computed.",
+    "num_deduplicated_requests_total": "Requests answered with an equal one's answer.",
     "steps_total": "Steps of the engine.",
 }
 

@@ -69,12 +69,13 @@ class RunReport:
 def estimate_seconds(
     remaining_tokens: float | None, metrics: EngineMetrics, finished_tokens: int, elapsed: float
 ) -> float | None:
-    """Time for `remaining_tokens`, of which the running sequences have computed some.
+    """Time for `remaining_tokens`, of which the running sequences have dealt with some.
 
     `finished_tokens` are those of the requests that this engine has completed.
     """
-    if remaining_tokens is None or not metrics.computed_tokens_total or elapsed <= 0:
+    covered = metrics.covered_tokens_total
+    if remaining_tokens is None or not covered or elapsed <= 0:
         return None
-    in_flight = max(0, metrics.computed_tokens_total - finished_tokens)
-    rate = metrics.computed_tokens_total / elapsed
+    in_flight = max(0, covered - finished_tokens)
+    rate = covered / elapsed
     return max(0.0, remaining_tokens - in_flight) / rate

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from executor.build import ReadyEngine, build_engine
+from executor.forecast import Forecast
 from executor.loading import Checkpoint
 from executor.request import Request, SamplingParams
 from executor.settings import EngineSettings
@@ -64,6 +65,12 @@ def expected(default_model: Path, prompts: list[tuple[int, ...]]) -> list[list[i
         )[0, len(prompt) :].tolist()
         for prompt in prompts
     ]
+
+
+@pytest.fixture(autouse=True)
+def admission_without_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one, nobody is preempted, and that is to change nothing."""
+    monkeypatch.setattr(Forecast, "fits", lambda forecast, free: free >= 0)
 
 
 def build(folder: Path, **settings: Any) -> ReadyEngine:

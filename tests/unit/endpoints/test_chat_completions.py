@@ -8,7 +8,7 @@ import pytest
 
 from batchjobs.endpoints.base import LineProblem
 from batchjobs.endpoints.chat_completions import ChatCompletions
-from batchjobs.errors import InvalidRequestError
+from batchjobs.errors import BatchJobsError, InvalidRequestError
 from executor.request import Completion, FinishReason, Request, TokenLogprob
 from tests.support.endpoint import LINE, MODEL, choice, completion
 from tests.support.tokenizer import TURN_END
@@ -202,13 +202,22 @@ def test_choices_are_messages_in_order() -> None:
 
 
 def test_usage_counts_the_prompt_once_and_every_choice() -> None:
-    usage = respond(
-        completion(choice(b"Ho"), choice(b"Hey", index=1), prompt_tokens=9, cached_tokens=4)
-    )["usage"]
+    usage = respond(completion(choice(b"Ho"), choice(b"Hey", index=1), prompt_tokens=9))["usage"]
     assert usage["prompt_tokens"] == 9
     assert usage["completion_tokens"] == 7
     assert usage["total_tokens"] == 16
-    assert usage["prompt_tokens_details"]["cached_tokens"] == 4
+
+
+def test_usage_of_a_line_does_not_tell_what_its_company_spared_it() -> None:
+    usage = respond(completion(choice(b"Ho"), prompt_tokens=9, cached_tokens=4))["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+def test_a_request_out_of_time_is_an_error_that_a_strict_client_can_read() -> None:
+    late = replace(choice(b"Ho"), finish_reason=FinishReason.TIMEOUT)
+    with pytest.raises(BatchJobsError, match="ran for longer than") as failed:
+        respond(completion(late))
+    assert (failed.value.code, failed.value.status_code) == ("request_timeout", 500)
 
 
 def test_logprobs_have_bytes_and_alternatives() -> None:

@@ -9,44 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from executor.engine import Engine
 from executor.fake import EOS, ByteTokenizer, fake_engine
-from executor.request import Completion, FinishReason, Request, SamplingParams
-from executor.settings import Limits
-
-
-def limits(
-    *, seqs: int = 4, tokens: int = 16, length: int = 96, blocks: int = 64, size: int = 4
-) -> Limits:
-    return Limits(
-        max_num_seqs=seqs,
-        max_num_batched_tokens=tokens,
-        max_model_len=length,
-        num_blocks=blocks,
-        block_size=size,
-    )
-
-
-def request(name: str, prompt: str = "hello", **sampling: object) -> Request:
-    options = {"temperature": 0.0, "max_tokens": 8, **sampling}
-    return Request(
-        id=name,
-        prompt_token_ids=tuple(prompt.encode()),
-        sampling=SamplingParams(**options),  # type: ignore[arg-type]
-    )
-
-
-def run(engine: Engine, *requests: Request) -> dict[str, Completion]:
-    completions = list(engine.run(requests))
-    assert len({c.request_id for c in completions}) == len(completions)
-    return {c.request_id: c for c in completions}
-
-
-def alone(request: Request) -> Completion:
-    """The answer without any neighbour, chunk or shortage."""
-    roomy = limits(seqs=16, tokens=512, length=256, blocks=256, size=16)
-    return run(fake_engine(roomy), request)[request.id]
-
+from executor.request import FinishReason, Request
+from executor.settings import Scheduling
+from tests.support.engine_runs import alone, limits, request, run
 
 requests_strategy = st.lists(
     st.builds(
@@ -81,13 +47,15 @@ def test_answers_do_not_depend_on_company_chunks_or_preemption(
 ) -> None:
     requests = [request(str(i), ignore_eos=False, **w) for i, w in enumerate(wanted)]  # type: ignore[arg-type]
     tight = limits(seqs=seqs, tokens=tokens, blocks=max(blocks, -(-96 // size)), size=size)
-    completions = run(fake_engine(tight), *requests)
+    completions = run(fake_engine(tight, Scheduling(expected_tokens=1)), *requests)
     assert {r.id: alone(r) for r in requests} == completions
 
 
 def test_preemption_happens_and_changes_nothing() -> None:
-    engine = fake_engine(limits(seqs=8, tokens=64, blocks=24, size=4))
-    requests = [request(str(i), "x" * 8, max_tokens=60, ignore_eos=True) for i in range(8)]
+    engine = fake_engine(
+        limits(seqs=8, tokens=64, blocks=24, size=4), Scheduling(expected_tokens=1)
+    )
+    requests = [request(str(i), "x" * 7 + str(i), max_tokens=60) for i in range(8)]
     completions = run(engine, *requests)
     assert engine.metrics.num_preemptions_total > 0
     assert completions == {r.id: alone(r) for r in requests}
@@ -95,7 +63,7 @@ def test_preemption_happens_and_changes_nothing() -> None:
 
 def test_budget_and_slots_are_never_exceeded() -> None:
     engine = fake_engine(limits(seqs=3, tokens=5))
-    requests = [request(str(i), "x" * 11, max_tokens=9) for i in range(10)]
+    requests = [request(str(i), str(i) * 11, max_tokens=9) for i in range(10)]
     seen: list[tuple[int, int]] = []
 
     def watch() -> None:
@@ -113,7 +81,7 @@ def test_finished_slot_is_filled_in_the_next_step() -> None:
     running: list[int] = []
     requests = [
         request("long", max_tokens=20, ignore_eos=True),
-        *(request(str(i), max_tokens=2, ignore_eos=True) for i in range(8)),
+        *(request(str(i), str(i), max_tokens=2, ignore_eos=True) for i in range(8)),
     ]
     list(engine.run(requests, on_step=lambda: running.append(engine.metrics.num_requests_running)))
     assert running[1:17] == [2] * 16
@@ -126,11 +94,11 @@ def test_requests_are_pulled_only_as_needed() -> None:
         nonlocal pulled
         for i in range(1000):
             pulled += 1
-            yield request(str(i), max_tokens=2)
+            yield request(str(i), str(i), max_tokens=2)
 
-    completions = fake_engine(limits(seqs=4)).run(source())
+    completions = fake_engine(limits(seqs=4), Scheduling(max_num_waiting=8)).run(source())
     next(completions)
-    assert pulled <= 4 + 4 + 4
+    assert pulled <= 8 + 4 + 4
     completions.close()  # type: ignore[attr-defined]
 
 
@@ -226,15 +194,18 @@ def test_request_that_cannot_run_fails_alone(wanted: Request, reason: str) -> No
 
 def test_longest_request_fits_a_pool_that_holds_just_one() -> None:
     engine = fake_engine(limits(seqs=4, blocks=24, size=4))
-    requests = [request(str(i), "x" * 48, max_tokens=48, ignore_eos=True) for i in range(3)]
+    requests = [request(str(i), str(i) * 48, max_tokens=48, ignore_eos=True) for i in range(3)]
     assert run(engine, *requests) == {r.id: alone(r) for r in requests}
 
 
 def test_blocks_that_waiting_siblings_share_make_way() -> None:
-    engine = fake_engine(limits(seqs=2, tokens=64, blocks=24, size=4))
+    engine = fake_engine(
+        limits(seqs=2, tokens=64, blocks=24, size=4),
+        Scheduling(policy="fcfs", expected_tokens=1),
+    )
     requests = [
-        request("growing", "x" * 20, max_tokens=60, ignore_eos=True),
-        request("siblings", "y" * 64, n=3, temperature=1.0, max_tokens=30, ignore_eos=True),
+        request("growing", "x" * 20, max_tokens=60),
+        request("siblings", "y" * 64, n=3, temperature=1.0, max_tokens=30),
     ]
     assert run(engine, *requests) == {r.id: alone(r) for r in requests}
     assert engine.metrics.num_preemptions_total > 0

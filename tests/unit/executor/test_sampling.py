@@ -20,7 +20,6 @@ from executor.sampling import (
     invert,
     sample,
     token_logprobs,
-    uniform,
 )
 
 VOCABULARY = 500
@@ -68,6 +67,34 @@ def test_filtered_probabilities_of_a_row_do_not_depend_on_other_rows() -> None:
         torch.testing.assert_close(together[i : i + 1], alone)
 
 
+@pytest.mark.parametrize("top_p", [0.3, 0.9, 0.999, 0.999999])
+@pytest.mark.parametrize("top_k", [0, 3, 70, 4000, 10**9])
+@pytest.mark.parametrize("spread", [0.01, 1.0, 4.0])
+def test_ranking_as_few_as_needed_keeps_what_a_full_sort_keeps(
+    top_p: float, top_k: int, spread: float
+) -> None:
+    logits = torch.randn(4, 6000, generator=torch.Generator().manual_seed(7)) * spread
+    params = SamplingParams(top_p=top_p, top_k=top_k)
+    ranked, order = logits.softmax(dim=-1).double().sort(dim=-1, descending=True, stable=True)
+    if top_k:
+        ranked[:, top_k:] = 0
+    ranked /= ranked.sum(dim=-1, keepdim=True)
+    ranked[ranked.cumsum(dim=-1) - ranked >= top_p] = 0
+    kept = torch.zeros_like(ranked).scatter(-1, order, ranked) > 0
+    others = [SamplingParams(top_k=2), SamplingParams(), SamplingParams(top_p=0.5)]
+    found = filtered_probabilities(logits, [params, *others]) > 0
+    assert torch.equal(found[0], kept[0])
+
+
+def test_of_equally_likely_tokens_the_first_are_kept_in_any_company() -> None:
+    logits = torch.zeros(2, 1000)
+    logits[1] = torch.linspace(0, 1, 1000)
+    few, many = SamplingParams(top_k=5), SamplingParams(top_k=700)
+    for company in ([few], [few, many]):
+        kept = filtered_probabilities(logits[: len(company)], company)[0]
+        assert kept.nonzero().squeeze(-1).tolist() == [0, 1, 2, 3, 4]
+
+
 def test_filtered_probabilities_stay_finite_at_a_tiny_temperature() -> None:
     logits = random_logits(2) * 1000
     probabilities = filtered_probabilities(logits, [SamplingParams(temperature=1e-6)] * 2)
@@ -111,18 +138,6 @@ def test_sample_gives_a_row_the_same_token_in_any_company() -> None:
 def test_invert_takes_only_possible_tokens_at_the_ends(extreme: float) -> None:
     probabilities = torch.tensor([[0.0, 0.25, 0.75, 0.0]])
     assert invert(probabilities, [extreme]).item() == (1 if extreme == 0 else 2)
-
-
-def test_uniform_depends_on_each_of_its_arguments() -> None:
-    base = uniform(1, choice=0, position=0)
-    assert base == uniform(1, choice=0, position=0)
-    others = {
-        uniform(2, choice=0, position=0),
-        uniform(1, choice=1, position=0),
-        uniform(1, choice=0, position=1),
-        uniform(-1, choice=0, position=0),
-    }
-    assert len(others | {base}) == 5
 
 
 def test_token_logprobs_equal_a_float64_log_softmax() -> None:
