@@ -9,6 +9,8 @@ from typing import Protocol
 from torch import Tensor
 
 from executor.metrics import EngineMetrics
+from executor.profile import NO_PROFILE, Part, StepProfile
+from executor.recorder import StepWatcher
 from executor.request import Choice, Completion, FinishReason, Request
 from executor.sampling import SamplingRow, sample, token_logprobs
 from executor.scheduler import Scheduler, Span
@@ -30,6 +32,8 @@ class Engine:
     def __init__(self, model: StepModel, tokenizer: Detokenizer, limits: Limits) -> None:
         self.limits = limits
         self.metrics = EngineMetrics()
+        self.profile: StepProfile = NO_PROFILE
+        self.watcher: StepWatcher | None = None
         self._model = model
         self._tokenizer = tokenizer
         self._scheduler = Scheduler(limits)
@@ -44,19 +48,25 @@ class Engine:
         many there are. `on_step` is called before every step; what it raises ends the run. A
         request that can never run comes back with `error` set.
         """
-        source = iter(requests)
+        source = self.profile.watch_source(iter(requests))
         try:
             while True:
                 if on_step is not None:
                     on_step()
                 yield from self._pull(source)
-                spans = self._scheduler.schedule()
+                with self.profile.measure(Part.SCHEDULING):
+                    spans = self._scheduler.schedule()
                 if not spans:
                     break
                 self._observe(spans)
-                logits = self._model.forward(spans)
+                with self.profile.measure(Part.MODEL):
+                    logits = self._model.forward(spans)
                 ready = [span.sequence for span in spans if span.catches_up]
-                yield from self._commit(ready, self._sample(logits, ready))
+                with self.profile.measure(Part.SAMPLING):
+                    tokens = self._sample(logits, ready)
+                with self.profile.measure(Part.COMMIT):
+                    completions = self._commit(ready, tokens)
+                yield from completions
             self._scheduler.check_idle()
         finally:
             self.abort(None)
@@ -188,9 +198,14 @@ class Engine:
     def _observe(self, spans: Many[Span]) -> None:
         pool = self._scheduler.pool
         self.metrics.num_preemptions_total = self._scheduler.num_preemptions
+        self.metrics.recomputed_tokens_total = self._scheduler.num_recomputed
+        tokens = sum(span.count for span in spans)
+        self.profile.step(tokens)
+        if self.watcher is not None:
+            self.watcher.observe(spans, self._scheduler)
         self.metrics.observe_step(
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
             kv_usage=pool.num_used / pool.num_blocks,
-            tokens=sum(span.count for span in spans),
+            tokens=tokens,
         )

@@ -10,6 +10,7 @@ _COUNTERS = (
     "generation_tokens_total",
     "computed_tokens_total",
     "steps_total",
+    "recomputed_tokens_total",
     "running_sum",
 )
 
@@ -27,6 +28,8 @@ class EngineMetrics:
     generation_tokens_total: int = 0
     computed_tokens_total: int = 0
     """Positions computed, recomputed ones counted again."""
+    recomputed_tokens_total: int = 0
+    """Positions given up by preemption."""
     steps_total: int = 0
     running_sum: int = 0
     """Running sequences summed over steps; divided by steps, their mean."""

@@ -40,6 +40,7 @@ class Scheduler:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.num_preemptions = 0
+        self.num_recomputed = 0
 
     @property
     def has_work(self) -> bool:
@@ -114,6 +115,7 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         """Recompute later: only tokens are kept."""
+        self.num_recomputed += sequence.computed
         self._drop_blocks(sequence)
         self.waiting.appendleft(sequence)
         self.num_preemptions += 1
