@@ -10,13 +10,17 @@ from executor.attention.base import AttentionBackend
 from executor.attention.cpu import CpuAttention
 from executor.attention.reference import reference_attention
 from executor.attention.sdpa import sdpa_attention
+from executor.cost import model_cost
 from executor.device import DevicePlan
 from executor.engine import Engine
 from executor.errors import EngineError
-from executor.loading import Checkpoint, load
+from executor.layer_profile import watch_layers
+from executor.loading import Checkpoint, LoadedModel, load
 from executor.merging import optimize_linears
 from executor.model import PackedModel, PagedCache
 from executor.packing import LayerProbe, check_packing, own_answers, probe_layers, run_probe
+from executor.profile import Profile
+from executor.roofline import ModelCost
 from executor.settings import EngineSettings, Scheduling
 from executor.sizing import plan_limits
 from executor.text import HfTokenizer
@@ -36,6 +40,8 @@ class ReadyEngine:
     tokenizer: HfTokenizer
     device: DevicePlan
     attention_backend: str
+    cost: ModelCost
+    profile: Profile | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +57,15 @@ _ALL = FastPaths()
 
 
 def build_engine(
-    checkpoint: Checkpoint, settings: EngineSettings, fast: FastPaths = _ALL
+    checkpoint: Checkpoint,
+    settings: EngineSettings,
+    fast: FastPaths = _ALL,
+    *,
+    profiled: bool = False,
 ) -> ReadyEngine:
     """Load the model, make it fast, check that its logits are still its own, size the cache.
+
+    A `profiled` one measures where the time of its steps goes.
 
     Raises:
         EngineError: the model or the settings cannot be used, with the reason.
@@ -75,11 +87,14 @@ def build_engine(
     limits = plan_limits(loaded, layers, settings)
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
     model = PackedModel(loaded.module, cache, backend)
+    engine = Engine(model, loaded.tokenizer, limits, _scheduling(settings))
     return ReadyEngine(
-        engine=Engine(model, loaded.tokenizer, limits, _scheduling(settings)),
+        engine=engine,
         tokenizer=loaded.tokenizer,
         device=loaded.device,
         attention_backend=name,
+        cost=model_cost(loaded.module, layers, loaded.device.dtype),
+        profile=_watched(engine, loaded) if profiled else None,
     )
 
 
@@ -90,6 +105,14 @@ def _scheduling(settings: EngineSettings) -> Scheduling:
         enable_prefix_caching=settings.enable_prefix_caching,
         request_timeout_seconds=settings.request_timeout_seconds,
     )
+
+
+def _watched(engine: Engine, loaded: LoadedModel) -> Profile:
+    cuda = loaded.device.device.type == "cuda"
+    profile = Profile(settle=torch.cuda.synchronize if cuda else None)
+    watch_layers(loaded.module, profile)
+    engine.profile = profile
+    return profile
 
 
 def _backend(settings: EngineSettings, device: DevicePlan) -> tuple[str, AttentionBackend]:

@@ -12,6 +12,8 @@ from torch import Tensor
 from executor.duplicates import Duplicates, digest
 from executor.endings import ending, finish
 from executor.metrics import EngineMetrics
+from executor.profile import NO_PROFILE, Part, StepProfile
+from executor.recorder import StepWatcher
 from executor.request import Choice, Completion, FinishReason, Request
 from executor.sampling import SamplingRow, sample, token_logprobs
 from executor.scheduler import Scheduler, Span
@@ -51,6 +53,8 @@ class Engine:
         self.limits = limits
         self.scheduling = scheduling or Scheduling()
         self.metrics = EngineMetrics()
+        self.profile: StepProfile = NO_PROFILE
+        self.watcher: StepWatcher | None = None
         self._model = model
         self._tokenizer = tokenizer
         self._clock = clock
@@ -66,22 +70,28 @@ class Engine:
         there are. `on_step` is called before every step; what it raises ends the run. A request
         that can never run comes back with `error` set.
         """
-        source = iter(requests)
+        source = self.profile.watch_source(iter(requests))
         try:
             while True:
                 if on_step is not None:
                     on_step()
                 yield from self._expire()
                 yield from self._pull(source)
-                spans = self._scheduler.schedule()
+                with self.profile.measure(Part.SCHEDULING):
+                    spans = self._scheduler.schedule()
                 if not spans:
                     break
                 self._observe(spans)
                 if self._scheduler.copies:
                     self._model.copy_blocks(self._scheduler.copies)
-                logits = self._model.forward(spans)
+                with self.profile.measure(Part.MODEL):
+                    logits = self._model.forward(spans)
                 ready = [span.sequence for span in spans if span.catches_up]
-                yield from self._commit(ready, self._sample(logits, ready))
+                with self.profile.measure(Part.SAMPLING):
+                    tokens = self._sample(logits, ready)
+                with self.profile.measure(Part.COMMIT):
+                    completions = self._commit(ready, tokens)
+                yield from completions
             self._scheduler.check_idle()
         finally:
             self.abort(None)
@@ -278,12 +288,16 @@ class Engine:
         scheduler, metrics = self._scheduler, self.metrics
         for sequence in scheduler.admitted:
             self._start_clock(sequence.group)
+        tokens = sum(span.count for span in spans)
+        self.profile.step(tokens)
+        if self.watcher is not None:
+            self.watcher.observe(spans, scheduler)
         metrics.observe_step(
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
             slots=scheduler.slots,
             kv_usage=scheduler.pool.num_used / scheduler.pool.num_blocks,
-            tokens=sum(span.count for span in spans),
+            tokens=tokens,
         )
 
     def _start_clock(self, group: Group) -> None:

@@ -14,6 +14,7 @@ from transformers import AttentionInterface
 
 from executor.attention.base import AttentionOptions
 from executor.errors import UnsupportedModelError
+from executor.profile import NO_PROFILE, Part, StepProfile
 
 NAME = "batchjobs_executor"
 
@@ -40,6 +41,7 @@ def _attention(
     attention_mask: Tensor | None,
     *,
     executor_ctx: AttentionContext,
+    executor_profile: StepProfile = NO_PROFILE,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -60,9 +62,10 @@ def _attention(
         softcap=softcap,
         sinks=s_aux,
     )
-    output = executor_ctx.attend(
-        layer_index(module), _rows(query), _rows(key), _rows(value), options
-    )
+    with executor_profile.measure(Part.ATTENTION):
+        output = executor_ctx.attend(
+            layer_index(module), _rows(query), _rows(key), _rows(value), options
+        )
     return output[None], None
 
 

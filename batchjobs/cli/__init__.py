@@ -7,6 +7,7 @@ import click
 
 from batchjobs import __version__
 from batchjobs.cli.beat import beat
+from batchjobs.cli.bench import bench
 from batchjobs.cli.cancel import cancel
 from batchjobs.cli.command import Root
 from batchjobs.cli.db import db
@@ -53,6 +54,7 @@ for command in (
     beat,
     up,
     doctor,
+    bench,
 ):
     cli.add_command(command)
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from batchjobs.client.batch import Batch
 
 
-def course_of(client: Client, account: Account) -> Running | Following:
+def course_of(client: Client, account: Account, *, profile: bool = False) -> Running | Following:
     if client.deployment is None:
         return Following(client, account)
     from batchjobs.cli.running import Running
 
-    return Running(client, client.deployment, account)
+    return Running(client, client.deployment, account, profile=profile)
 
 
 def begin(
@@ -32,6 +32,7 @@ def begin(
     wait: bool,
     detach: bool,
     as_json: bool,
+    profile: bool = False,
 ) -> Exit:
     """Announce a new job, and see it to its end or leave it.
 
@@ -39,7 +40,7 @@ def begin(
     """
     account = Account(client, destinations, as_json=as_json)
     account.say(batch.id)
-    course = course_of(client, account)
+    course = course_of(client, account, profile=profile)
     stays = client.deployment is not None or wait or bool(destinations.options)
     return course.run(batch.id) if stays and not detach else course.leave(batch.id)
 
@@ -48,3 +49,12 @@ def check_waiting(*, wait: bool, detach: bool) -> None:
     """Raises UsageError."""
     if wait and detach:
         raise UsageError("--wait and --detach cannot both be: name one.")
+
+
+def check_profiling(client: Client, *, profile: bool, detach: bool) -> None:
+    """Raises UsageError where the engine is another process's."""
+    if profile and (detach or client.deployment is None):
+        raise UsageError(
+            "--profile measures the engine of this process, and here another one runs the job:"
+            " give it to that one, batchjobs worker --profile."
+        )

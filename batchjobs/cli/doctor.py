@@ -57,7 +57,7 @@ def _findings(name: str | None) -> Iterator[tuple[str, str]]:
         return
     with open_deployment() as deployment:
         yield from _data(deployment)
-        model = _choose(deployment, name)
+        model = choose_model(deployment, name)
         yield from _engine(deployment, model)
 
 
@@ -106,7 +106,8 @@ def _data(deployment: Deployment) -> Iterator[tuple[str, str]]:
             yield "model", f"{entry.model.name}{aliases}: {entry.model.source}"
 
 
-def _choose(deployment: Deployment, name: str | None) -> Model:
+def choose_model(deployment: Deployment, name: str | None) -> Model:
+    """The one of this name, else the default model, else any. Raises NotFoundError."""
     from batchjobs import catalogue
     from batchjobs.errors import NotFoundError
     from batchjobs.worker import default_model

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 class Running:
     """The rest of `submit` and `resume` where the data is here."""
 
-    def __init__(self, client: Client, deployment: Deployment, account: Account) -> None:
+    def __init__(
+        self, client: Client, deployment: Deployment, account: Account, *, profile: bool = False
+    ) -> None:
         self._client = client
+        self._profile = profile
         self._deployment = deployment
         self._account = account
 
@@ -67,7 +70,8 @@ class Running:
         from batchjobs.worker.progress import RunReport
         from batchjobs.worker.runner import run_jobs
 
-        engines = KeptEngines(CheckpointEngines(self._deployment.settings))
+        settings = self._deployment.settings
+        engines = KeptEngines(CheckpointEngines(settings, profiled=self._profile))
         advice = f"Go on with: {self._account.resume_command(job_id)}"
         stop = stop_signal(self._deployment, advice=advice)
         reports: list[RunReport] = []
@@ -89,7 +93,7 @@ class Running:
                 # Another worker holds the rest; should it die, its shards come to us.
                 stop.check()
                 bar.show(progress_between(batch, batch, elapsed=0.0))
-                time.sleep(self._deployment.settings.poll_seconds)
+                time.sleep(settings.poll_seconds)
 
 
 def stop_signal(deployment: Deployment, *, advice: str) -> StopSignal:

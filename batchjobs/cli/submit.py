@@ -40,6 +40,7 @@ from batchjobs.cli.exits import Exit
 )
 @click.option("--wait", is_flag=True, help="See it to its end, also on a server.")
 @click.option("--detach", is_flag=True, help="Only enqueue it; `resume` or `worker` runs it.")
+@click.option("--profile", is_flag=True, help="Show at the end where the engine's time went.")
 @click.option("--json", "as_json", is_flag=True, help="Print the API's batch object at the end.")
 def submit(
     file: str,
@@ -52,6 +53,7 @@ def submit(
     priority: int,
     wait: bool,
     detach: bool,
+    profile: bool,
     as_json: bool,
 ) -> Exit:
     """Run a JSONL file of requests, and write the results.
@@ -62,7 +64,7 @@ def submit(
     It runs here. If $BATCHJOBS_URL names a server, that server's workers run it, and the command
     ends at once unless there is something to wait for: --wait, -o or --errors.
     """
-    from batchjobs.cli.course import begin, check_waiting
+    from batchjobs.cli.course import begin, check_profiling, check_waiting
     from batchjobs.cli.deployment import open_client
     from batchjobs.cli.source import find_endpoint, name_of, open_source
     from batchjobs.client.base import Order
@@ -74,6 +76,7 @@ def submit(
     pairs = _pairs(metadata)
     with open_client() as client:
         here = client.deployment
+        check_profiling(client, profile=profile, detach=detach)
         settings = Settings.load() if here is None else here.settings
         max_bytes = None if here is None else settings.max_input_bytes
         with open_source(file, max_bytes=max_bytes) as stream:
@@ -87,7 +90,15 @@ def submit(
                 priority=priority,
             )
             batch = client.submit(stream, order)
-        return begin(client, batch, destinations, wait=wait, detach=detach, as_json=as_json)
+        return begin(
+            client,
+            batch,
+            destinations,
+            wait=wait,
+            detach=detach,
+            as_json=as_json,
+            profile=profile,
+        )
 
 
 def _pairs(words: tuple[str, ...]) -> dict[str, str]:

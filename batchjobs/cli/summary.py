@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from batchjobs.cli.answers import first_reasons
 from batchjobs.cli.delivery import Destinations, locations
+from batchjobs.cli.figures import aligned, figure_rows
 from batchjobs.cli.render import line_counts, plain, problem_lines
 
 if TYPE_CHECKING:
     from batchjobs.client.base import Client
     from batchjobs.client.batch import Batch
-    from batchjobs.worker.progress import ModelReport, RunReport
+    from batchjobs.worker.progress import ModelReport, RunReport, StepTimes
 
 MODEL_NOT_FOUND = "model_not_found"
 _REASON_CHARS = 300
+TABLE_FROM_REQUESTS = 5
 
 
 def summarize(client: Client, batch: Batch, destinations: Destinations) -> Iterator[str]:
@@ -48,8 +50,37 @@ def _places(client: Client, batch: Batch, destinations: Destinations) -> Iterato
 
 
 def report_lines(report: RunReport) -> Iterator[str]:
-    """How the engine did, a line for each model that ran."""
-    return (_report_line(model) for model in report.models)
+    """How the engine did with each model that ran: a line, and a table if there was much to do."""
+    for model in report.models:
+        yield _report_line(model)
+        if model.figures.requests >= TABLE_FROM_REQUESTS:
+            yield from aligned(figure_rows([model.figures]))
+            yield from (f"suggestion: {sentence}" for sentence in model.advice)
+        if model.profile is not None:
+            yield from profile_lines(model.profile)
+
+
+def profile_lines(profile: StepTimes) -> Iterator[str]:
+    """Where the time of the steps went, the greatest part first."""
+    yield (
+        f"where {profile.wall_seconds:,.1f} s went, in {profile.steps:,} steps of"
+        f" {profile.tokens / max(1, profile.steps):,.0f} tokens:"
+    )
+    parts = sorted(profile.parts, key=lambda part: -part.seconds)
+    yield from aligned(
+        [
+            ("", "share", "a step", "in all"),
+            *(
+                (
+                    part.name,
+                    f"{part.share:.1%}",
+                    f"{part.step_ms:,.2f} ms",
+                    f"{part.seconds:,.2f} s",
+                )
+                for part in parts
+            ),
+        ]
+    )
 
 
 def _report_line(report: ModelReport) -> str:

@@ -32,7 +32,8 @@ _KEPT = "Interrupted, and what is done is kept. Go on with: batchjobs worker --o
     metavar="PORT",
     help="Serve figures for Prometheus here; 0 takes a free port.",
 )
-def worker(once: bool, models: tuple[str, ...], metrics_port: int | None) -> Exit:
+@click.option("--profile", is_flag=True, help="Show where the engine's time went, run by run.")
+def worker(once: bool, models: tuple[str, ...], metrics_port: int | None, profile: bool) -> Exit:
     """Run the jobs that are waiting, the most urgent first.
 
     Then waits for more, the model loaded. Ctrl-C or SIGTERM ends it: shards are given back.
@@ -46,7 +47,7 @@ def worker(once: bool, models: tuple[str, ...], metrics_port: int | None) -> Exi
     with open_deployment() as deployment:
         with deployment.database.read() as session:
             wanted = {catalogue.resolve(session, name).name for name in models} or None
-        kept = KeptEngines(CheckpointEngines(deployment.settings))
+        kept = KeptEngines(CheckpointEngines(deployment.settings, profiled=profile))
         options: dict[str, Any] = {
             "engines": _watched(deployment, kept, metrics_port),
             "models": wanted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from batchjobs import __version__
 from batchjobs.endpoints.base import ModelContext, Tokenizer
@@ -13,13 +13,21 @@ from batchjobs.errors import ModelError
 from batchjobs.models import Model
 from batchjobs.settings import Settings
 from executor.metrics import EngineMetrics
+from executor.profile import Profile
+from executor.recorder import StepWatcher
 from executor.request import Completion, Request
+from executor.roofline import ModelCost
 from executor.settings import EngineSettings, Limits
 from executor.threads import yield_when_idle
+
+if TYPE_CHECKING:
+    from executor.device import DevicePlan
 
 
 class Runner(Protocol):
     """The part of `executor.engine.Engine` that a worker uses."""
+
+    watcher: StepWatcher | None
 
     @property
     def limits(self) -> Limits: ...
@@ -36,12 +44,16 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A running model. `decisions` say in words what was chosen for this machine, and why."""
+    """A running model. `decisions` say in words what was chosen for this machine, and why;
+    `cost` and `device` are None for one that computes nothing."""
 
     engine: Runner
     tokenizer: Tokenizer
     fingerprint: str
     decisions: tuple[tuple[str, str], ...] = ()
+    cost: ModelCost | None = None
+    device: DevicePlan | None = None
+    profile: Profile | None = None
 
     def context(self, name: str) -> ModelContext:
         """For lines that ask for the model as `name`."""
@@ -59,10 +71,12 @@ class EngineSource(Protocol):
 
 
 class CheckpointEngines:
-    """Loads with torch and transformers, which are imported at the first load."""
+    """Loads with torch and transformers, which are imported at the first load. `profiled` engines
+    measure where the time of their steps goes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, profiled: bool = False) -> None:
         self._settings = settings
+        self._profiled = profiled
 
     def load(self, model: Model) -> LoadedModel:
         yield_when_idle()
@@ -74,6 +88,7 @@ class CheckpointEngines:
             ready = build_engine(
                 Checkpoint(source=model.source, revision=model.revision),
                 engine_settings(self._settings),
+                profiled=self._profiled,
             )
         except EngineError as error:
             raise ModelError(str(error)) from error
@@ -83,6 +98,9 @@ class CheckpointEngines:
             engine=ready.engine,
             tokenizer=ready.tokenizer,
             fingerprint=fingerprint(model, dtype),
+            cost=ready.cost,
+            device=device,
+            profile=ready.profile,
             decisions=(
                 ("device", f"{device.device} ({device.device_reason})"),
                 ("dtype", f"{dtype} ({device.dtype_reason})"),

@@ -12,13 +12,19 @@ from batchjobs.queue import jobs, tallies
 from batchjobs.queue.tallies import Tally
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.open_shard import OpenShard
+from batchjobs.worker.peaks import machine_peak
 from batchjobs.worker.progress import (
     ModelReport,
     Progress,
     estimate_seconds,
 )
+from batchjobs.worker.run_figures import advice, engine_figures
 from executor.metrics import EngineMetrics
+from executor.recorder import Recorder
 from executor.request import Completion
+
+PEAK_FROM_SECONDS = 20.0
+"""Shorter runs are not compared with the machine's limits: finding those takes a second or two."""
 
 
 class Meter:
@@ -29,12 +35,17 @@ class Meter:
         self._loaded = loaded
         self._job_id = job_id
         self._started = time.monotonic()
-        self._completed_tokens = 0
+        self._completed_tokens = self._completed = 0
         # An engine outlives its sessions, and its counters only grow.
         loaded.engine.metrics.kv_cache_usage_peak = 0.0
         self._earlier = replace(loaded.engine.metrics)
+        self._recorder = Recorder(loaded.cost)
+        loaded.engine.watcher = self._recorder
+        if loaded.profile is not None:
+            loaded.profile.reset()
 
     def count(self, completion: Completion) -> None:
+        self._completed += 1
         self._completed_tokens += completion.prompt_tokens + completion.completion_tokens
 
     def progress(self, shards: Collection[OpenShard]) -> Progress:
@@ -56,10 +67,20 @@ class Meter:
         )
 
     def report(self, model: str) -> ModelReport:
-        metrics = self._metrics()
+        metrics, engine, wall = self._metrics(), self._loaded.engine, self._elapsed()
+        profile = self._loaded.profile
+        spent = None if profile is None else profile.report()
+        figures = engine_figures(
+            self._recorder,
+            metrics,
+            engine.limits,
+            requests=self._completed,
+            wall_seconds=wall,
+            peak=machine_peak(self._loaded.device) if wall >= PEAK_FROM_SECONDS else None,
+        )
         return ModelReport(
             model=model,
-            wall_seconds=self._elapsed(),
+            wall_seconds=wall,
             prompt_tokens=metrics.prompt_tokens_total,
             completion_tokens=metrics.generation_tokens_total,
             steps=metrics.steps_total,
@@ -67,6 +88,9 @@ class Meter:
             kv_cache_usage_peak=metrics.kv_cache_usage_peak,
             preemptions=metrics.num_preemptions_total,
             decisions=self._loaded.decisions,
+            figures=figures,
+            advice=advice(figures, self._recorder.symptoms, engine.limits),
+            profile=spent,
         )
 
     def _metrics(self) -> EngineMetrics:

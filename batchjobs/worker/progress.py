@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from batchjobs.worker.run_figures import RunFigures
 from executor.metrics import EngineMetrics
+from executor.profile import ProfileReport
+
+StepTimes = ProfileReport
+"""Where the time of an engine's steps went."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +30,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReport:
-    """What one model did in a run; `wall_seconds` from ready to done."""
+    """What one model did in a run; `wall_seconds` from ready to done. `advice` are sentences;
+    `profile` is there for an engine that has one."""
 
     model: str
     wall_seconds: float
@@ -36,6 +42,9 @@ class ModelReport:
     kv_cache_usage_peak: float
     preemptions: int
     decisions: tuple[tuple[str, str], ...]
+    figures: RunFigures
+    advice: tuple[str, ...]
+    profile: StepTimes | None
 
     @property
     def tokens_per_second(self) -> float:

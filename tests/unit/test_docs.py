@@ -51,7 +51,15 @@ def test_commands_are_documented() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "CONTRIBUTING.md", "docs/cli.md", "docs/deploy.md", "tests/clients/README.md"],
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/bench.md",
+        "docs/cli.md",
+        "docs/deploy.md",
+        "docs/performance.md",
+        "tests/clients/README.md",
+    ],
 )
 def test_files_that_a_document_links_to_exist(document: str) -> None:
     path = ROOT / document

@@ -1,0 +1,1 @@
+"""`batchjobs bench`: the same requests in several ways on this machine, measured in one run."""

@@ -1,0 +1,1 @@
+"""Our engine beside others on the same tokens: `scripts/bench` runs it."""

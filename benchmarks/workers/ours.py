@@ -1,0 +1,75 @@
+"""Our engine, with the settings of the environment; also measures the machine's peak."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from serve import Peer, Tokens, Workload, serve
+
+from batchjobs import __version__
+from batchjobs.models import Model
+from batchjobs.settings import Settings
+from batchjobs.worker.engines import CheckpointEngines
+from executor.recorder import Recorder
+from executor.request import Request, SamplingParams
+from executor.threads import yield_when_idle
+
+
+def load(options: dict[str, Any]) -> Peer:
+    yield_when_idle()
+    from executor.peak import measure_peak
+
+    settings = Settings.load()
+    model = Model(name="model", source=options["model"], revision=None)
+    loaded = CheckpointEngines(settings, profiled=options.get("profile", False)).load(model)
+    engine, recorder = loaded.engine, Recorder(loaded.cost)
+    engine.watcher = recorder
+
+    def answer(workload: Workload) -> tuple[Tokens, dict[str, Any]]:
+        recorder.begin()
+        started = time.perf_counter()
+        done = {c.request_id: list(c.choices[0].token_ids) for c in engine.run(_requests(workload))}
+        wall = time.perf_counter() - started
+        recorder.end()
+        peak = measure_peak()
+        figures: dict[str, Any] = {
+            "wall_s": wall,
+            "sgemm_best_gflops": peak.flops / 1e9,
+            "sgemm_median_gflops": peak.median_flops / 1e9,
+            "read_gbytes_per_second": peak.bandwidth / 1e9,
+            "occupancy": recorder.mean_running / engine.limits.max_num_seqs,
+        }
+        if recorder.tally is not None:
+            figures["flops"] = recorder.tally.flops
+            figures["share_of_roofline"] = recorder.tally.share_of_roofline(peak, wall)
+        if loaded.profile is not None:
+            spent = loaded.profile.report()
+            figures["profile"] = {part.name: part.seconds for part in spent.parts}
+        return [done[str(i)] for i in range(len(workload.prompts))], figures
+
+    def prepare() -> None:
+        for _ in engine.run(_requests(Workload(prompts=[[1] * 20] * 2, max_tokens=[4, 4]))):
+            pass
+        if loaded.profile is not None:
+            loaded.profile.reset()
+
+    return Peer(
+        version=__version__, settings=dict(loaded.decisions), answer=answer, prepare=prepare
+    )
+
+
+def _requests(workload: Workload) -> list[Request]:
+    pairs = zip(workload.prompts, workload.max_tokens, strict=True)
+    return [
+        Request(
+            id=str(number),
+            prompt_token_ids=tuple(prompt),
+            sampling=SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True),
+        )
+        for number, (prompt, tokens) in enumerate(pairs)
+    ]
+
+
+if __name__ == "__main__":
+    serve(load)
