@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types import Completion as CompletionBody
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
 
 from batchjobs.endpoints import ENDPOINTS
 from batchjobs.endpoints.base import ModelContext
@@ -140,3 +143,22 @@ def lines() -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize(("name", "line"), [pytest.param(*pair, id=pair[0]) for pair in lines()])
 def test_a_result_line_is_as_recorded(name: str, line: dict[str, Any]) -> None:
     assert dump_line(line).decode() == (GOLDEN / f"{name}.jsonl").read_bytes().decode()
+
+
+_TYPES = {
+    "chat.completion": ChatCompletion,
+    "text_completion": CompletionBody,
+    "response": Response,
+}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(line["response"]["body"], id=name)
+        for name, line in lines()
+        if line["response"] and line["response"]["status_code"] == 200
+    ],
+)
+def test_an_answer_is_what_the_public_types_say(body: dict[str, Any]) -> None:
+    _TYPES[body["object"]].model_validate(body)
