@@ -61,6 +61,8 @@ class Settings(BaseSettings):
     max_custom_id_chars: int = Field(default=512, ge=1)
     allow_mixed_models: bool = True
     """False restores the public API's rule of one model a file (`mismatched_model`)."""
+    ignore_unknown: bool = False
+    """True lets lines run whose bodies have parameters that nobody knows; False fails them."""
     max_completion_window_hours: int = Field(default=24 * 30, ge=24)
 
     shard_max_lines: int = Field(default=512, ge=1)

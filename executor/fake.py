@@ -7,6 +7,8 @@ that a block given away, shared or recomputed wrongly changes the answer.
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from collections.abc import Sequence as Many
 from typing import Any
 
@@ -55,17 +57,29 @@ class HashModel:
 
 
 class ByteTokenizer:
-    """One token a byte; chats are rendered as `role: content` lines."""
+    """One token a byte; chats are rendered as `role: content` lines, behind the tools."""
 
     vocab_size = VOCABULARY
+    chat_template = "role: content"
+    template_variables = frozenset({"messages", "tools"})
     eos_token_ids = frozenset({EOS})
 
-    def render_chat(self, messages: Many[dict[str, Any]]) -> list[int]:
+    def render_chat(
+        self,
+        messages: Many[dict[str, Any]],
+        *,
+        tools: Many[dict[str, Any]] = (),
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        turns = [f"{message['role']}: {message['content']}" for message in messages]
+        if tools:
+            turns.insert(0, f"tools: {json.dumps(list(tools))}")
         ids = [BOS]
-        for message in messages:
-            ids += f"{message['role']}: {message['content']}".encode()
-            ids.append(END_OF_TURN)
-        return ids
+        for turn in turns:
+            ids += [*turn.encode(), END_OF_TURN]
+        return ids[:-1] if continue_final_message else ids
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

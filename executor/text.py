@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
 import jinja2
+import jinja2.meta
 from tokenizers import Tokenizer as RustTokenizer
 from tokenizers.decoders import DecodeStream
 
@@ -69,8 +71,30 @@ class HfTokenizer:
         self._added_ids = frozenset(self._rust.get_added_tokens_decoder())
         self._is_byte_level = "ByteLevel" in repr(self._rust.decoder)
 
-    def render_chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+    @property
+    def chat_template(self) -> str:
+        """The model's template as text, of several all of them; empty without one."""
+        template = self._tokenizer.chat_template or ""
+        return "\n".join(template.values()) if isinstance(template, dict) else template
+
+    @property
+    def template_variables(self) -> frozenset[str]:
+        """The names that the template reads from outside."""
+        return _variables_of(self.chat_template)
+
+    def render_chat(
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        tools: Sequence[dict[str, Any]] = (),
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
         """Token ids of the conversation and the opening of the answer.
+
+        `tools` are function definitions in the public API's shape, `variables` what else the
+        template is given by name.
 
         Raises:
             ValueError: the model has no chat template, or the template refuses the messages.
@@ -79,7 +103,13 @@ class HfTokenizer:
             raise ValueError("the model has no chat template; use /v1/completions")
         try:
             ids: list[int] = self._tokenizer.apply_chat_template(
-                list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
+                list(messages),
+                tools=list(tools) or None,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                tokenize=True,
+                return_dict=False,
+                **(variables or {}),
             )
         except (jinja2.TemplateError, TypeError) as error:
             raise ValueError(f"the model's chat template refuses it: {error}") from error
@@ -127,3 +157,17 @@ def _byte_values() -> dict[str, int]:
     rest = (byte for byte in range(256) if byte not in printable)
     values.update({chr(0x100 + i): byte for i, byte in enumerate(rest)})
     return values
+
+
+# transformers' own tag around what the model said; it says nothing about what is read.
+_GENERATION_TAG = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")
+
+
+@lru_cache(maxsize=16)
+def _variables_of(template: str) -> frozenset[str]:
+    parser = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"])  # noqa: S701
+    try:
+        tree = parser.parse(_GENERATION_TAG.sub("", template))
+    except jinja2.TemplateSyntaxError:
+        return frozenset()  # rendering it says what is wrong
+    return frozenset(jinja2.meta.find_undeclared_variables(tree))

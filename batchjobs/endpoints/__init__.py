@@ -6,10 +6,11 @@ from batchjobs.endpoints.base import Endpoint
 from batchjobs.endpoints.chat_completions import ChatCompletions
 from batchjobs.endpoints.completions import Completions
 from batchjobs.endpoints.fields import not_among
+from batchjobs.endpoints.responses import Responses
 
-ENDPOINTS: dict[str, Endpoint] = {
-    endpoint.url: endpoint for endpoint in (ChatCompletions(), Completions())
-}
+_ALL: tuple[Endpoint, ...] = (ChatCompletions(), Completions(), Responses())
+
+ENDPOINTS: dict[str, Endpoint] = {endpoint.url: endpoint for endpoint in _ALL}
 
 
 def find_endpoint(url: str) -> Endpoint:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from batchjobs.endpoints.base import Tokenizer
 from batchjobs.errors import BatchJobsError, InvalidRequestError
-from executor.request import Completion, FinishReason
+from executor.request import Choice, Completion, FinishReason, TokenLogprob
 
 # The public API's word for "impossible": JSON has no minus infinity.
 IMPOSSIBLE_LOGPROB = -9999.0
@@ -29,7 +30,7 @@ def check_answered(completions: Sequence[Completion]) -> None:
             )
 
 
-def usage(completions: Sequence[Completion]) -> dict[str, Any]:
+def usage(completions: Sequence[Completion], *, reasoning_tokens: int = 0) -> dict[str, Any]:
     """Tokens over all prompts and choices; a prompt counts once, however many choices it has.
 
     No prompt token is reported as cached: which lines found their prompt computed depends on
@@ -43,12 +44,17 @@ def usage(completions: Sequence[Completion]) -> dict[str, Any]:
         "total_tokens": prompt + generated,
         "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
         "completion_tokens_details": {
-            "reasoning_tokens": 0,
+            "reasoning_tokens": reasoning_tokens,
             "audio_tokens": 0,
             "accepted_prediction_tokens": 0,
             "rejected_prediction_tokens": 0,
         },
     }
+
+
+def token_logprobs(choice: Choice, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """Each token of the choice with its log-probability, bytes and likeliest alternatives."""
+    return [_position(position, tokenizer) for position in choice.logprobs or ()]
 
 
 def token_text(data: bytes) -> str:
@@ -62,3 +68,17 @@ def token_text(data: bytes) -> str:
 def wire_logprob(value: float) -> float:
     """A natural log-probability as JSON can hold it."""
     return value if math.isfinite(value) else IMPOSSIBLE_LOGPROB
+
+
+def _position(position: TokenLogprob, tokenizer: Tokenizer) -> dict[str, Any]:
+    top = [_token(token, logprob, tokenizer) for token, logprob in position.top]
+    return _token(position.token_id, position.logprob, tokenizer) | {"top_logprobs": top}
+
+
+def _token(token_id: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
+    data = tokenizer.token_bytes(token_id)
+    return {
+        "token": token_text(data),
+        "logprob": wire_logprob(logprob),
+        "bytes": list(data),
+    }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from batchjobs.endpoints.support import Parameter
 from executor.request import Completion, Request
 
 Body = dict[str, Any]
@@ -14,8 +15,28 @@ Body = dict[str, Any]
 class Tokenizer(Protocol):
     """The part of a model's tokenizer that endpoints need (`executor.text` has the real one)."""
 
-    def render_chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+    @property
+    def chat_template(self) -> str:
+        """The model's template as text, by which its family is known; empty without one."""
+
+    @property
+    def template_variables(self) -> frozenset[str]:
+        """The names that the template reads: what is not among them cannot change a prompt."""
+
+    def render_chat(
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        tools: Sequence[dict[str, Any]] = (),
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
         """Token ids of the conversation and the opening of the answer.
+
+        `tools` are function definitions in the public API's shape, `variables` what else the
+        template is given by name. `continue_final_message` leaves the last message open; it
+        excludes `add_generation_prompt`.
 
         Raises ValueError with the template's own reason when it refuses the messages.
         """
@@ -38,6 +59,8 @@ class ModelContext:
     tokenizer: Tokenizer
     max_model_len: int
     fingerprint: str
+    ignore_unknown: bool = False
+    """Leave unknown parameters out, where the line would fail otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +87,10 @@ class Endpoint(Protocol):
     the run (an error fails the line)."""
 
     url: str
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Every parameter that the endpoint knows."""
 
     def check(self, body: Body) -> LineProblem | None:
         """What the public API finds wrong before it runs anything, or None."""

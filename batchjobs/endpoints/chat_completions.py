@@ -2,59 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from batchjobs.endpoints.answers import check_answered, token_text, usage, wire_logprob
-from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Tokenizer
+from batchjobs.endpoints.answers import check_answered, token_logprobs, usage
+from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext
+from batchjobs.endpoints.chats import ChatSettings, Turn, call_id, read_turn
 from batchjobs.endpoints.fields import invalid_value, read_boolean, read_integer
 from batchjobs.endpoints.messages import read_messages
 from batchjobs.endpoints.openings import opening_of
 from batchjobs.endpoints.parameters import (
+    CACHE_OPTIONS,
+    CHOICES,
+    COMMON,
     MAX_TOP_LOGPROBS,
-    OFF,
+    NEEDS_GRAMMAR,
     SAMPLING,
     TokenLimits,
     check_body,
+    read_honoured,
     read_max_tokens,
     read_sampling,
-    refuse_the_rest,
+    refuse_prewarm,
 )
+from batchjobs.endpoints.support import Parameter, honoured, no_effect, refused
+from batchjobs.endpoints.templates import read_effort, read_variables, template_of
+from batchjobs.endpoints.tools import ToolShape, read_tools
 from batchjobs.errors import InvalidRequestError
-from executor.request import Choice, Completion, Request, TokenLogprob
+from executor.request import Choice, Completion, Request
 
-_HONOURED = SAMPLING | {"messages", "max_completion_tokens", "top_logprobs"}
-_OFF: dict[str, tuple[object, ...]] = OFF | {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True, False),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "modalities": (["text"],),
-    "audio": (),
-    "prediction": (),
-    "reasoning_effort": ("none",),
-    "verbosity": ("medium",),
-    "web_search_options": (),
-}
+_FUNCTIONS = ToolShape(key="function")
 
 
 class ChatCompletions:
     url = "/v1/chat/completions"
+    parameters: Mapping[str, Parameter] = {
+        **COMMON,
+        **SAMPLING,
+        **CHOICES,
+        **CACHE_OPTIONS,
+        "messages": honoured("every role; parts that are text"),
+        "max_tokens": honoured("without it, an answer may fill the context"),
+        "max_completion_tokens": honoured("the newer word for `max_tokens`"),
+        "logprobs": honoured(),
+        "top_logprobs": honoured(f"0 to {MAX_TOP_LOGPROBS}, with `logprobs`"),
+        "tools": honoured(
+            "functions without `strict`, for models whose template knows tools;"
+            " refused by name otherwise"
+        ),
+        "tool_choice": honoured(f"`none` and `auto`; to demand a call {NEEDS_GRAMMAR}"),
+        "parallel_tool_calls": honoured("`false` keeps the first call"),
+        "reasoning_effort": honoured(
+            "for templates that read it; `none` also for those with a switch, and where nothing"
+            " is reasoned; refused by name otherwise"
+        ),
+        "response_format": refused({"type": "text"}, note=NEEDS_GRAMMAR),
+        "functions": refused([], note="the older word for `tools`"),
+        "function_call": refused("none", "auto", note="the older word for `tool_choice`"),
+        "modalities": refused(["text"]),
+        "audio": refused(),
+        "verbosity": refused("medium"),
+        "web_search_options": refused(),
+        "prediction": no_effect("a hint for speed"),
+        "chat_template_kwargs": honoured("names that the model's template reads"),
+        "add_generation_prompt": honoured("`true` by default"),
+        "continue_final_message": honoured("leaves the last message open"),
+        "chat_template": refused(note="the model's own is used"),
+        "documents": refused(),
+        "echo": refused(False),
+        "include_reasoning": refused(True),
+        "mm_processor_kwargs": refused(),
+        "request_id": no_effect(),
+    }
 
     def check(self, body: Body) -> LineProblem | None:
         return check_body(body, "Chat Completions", prompt="messages")
 
     def opening(self, body: Body) -> str:
-        return opening_of(body.get("messages"))
+        return opening_of(body.get("messages"), tools=body.get("tools"))
 
     def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
-        refuse_the_rest(body, honoured=_HONOURED, off=_OFF)
-        messages = read_messages(body)
-        try:
-            prompt = model.tokenizer.render_chat(messages)
-        except ValueError as refusal:
-            raise invalid_value("messages", str(refusal)) from refusal
+        asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
+        refuse_prewarm(asked)
+        messages = read_messages(asked, ignore_unknown=model.ignore_unknown)
+        prompt = _settings(asked, model).render(messages, model.tokenizer, param="messages")
         limits = TokenLimits(
             max_model_len=model.max_model_len,
             prompt_tokens=len(prompt),
@@ -62,9 +93,9 @@ class ChatCompletions:
             param="messages",
         )
         sampling = read_sampling(
-            body,
-            logprobs=_read_logprobs(body),
-            max_tokens=read_max_tokens(body, _max_tokens_name(body), limits),
+            asked,
+            logprobs=_read_logprobs(asked),
+            max_tokens=read_max_tokens(asked, _max_tokens_name(asked), limits),
             default_seed=line.seed,
         )
         return [Request(id="0", prompt_token_ids=tuple(prompt), sampling=sampling)]
@@ -74,16 +105,50 @@ class ChatCompletions:
     ) -> Body:
         check_answered(completions)
         (completion,) = completions
+        settings = _settings(body, model)
+        turns = [read_turn(choice, settings, model.tokenizer) for choice in completion.choices]
         return {
             "id": f"chatcmpl-{line.id}",
             "object": "chat.completion",
             "created": line.created,
             "model": model.name,
-            "choices": [_choice(choice, model.tokenizer) for choice in completion.choices],
-            "usage": usage(completions),
+            "choices": [
+                {
+                    "index": choice.index,
+                    "message": _message(turn, choice, settings, line),
+                    "logprobs": _logprobs(choice, model),
+                    "finish_reason": turn.finish_reason(choice),
+                }
+                for choice, turn in zip(completion.choices, turns, strict=True)
+            ],
+            "usage": usage(
+                completions, reasoning_tokens=sum(turn.reasoning_tokens for turn in turns)
+            ),
             "service_tier": "default",
             "system_fingerprint": model.fingerprint,
         }
+
+
+def _settings(body: Body, model: ModelContext) -> ChatSettings:
+    template = template_of(model.tokenizer)
+    continues = read_boolean(body, "continue_final_message")
+    opens = body.get("add_generation_prompt")
+    if continues and opens:
+        raise _not_both("add_generation_prompt", "continue_final_message")
+    return ChatSettings(
+        template=template,
+        tools=read_tools(body, _FUNCTIONS, template, ignore_unknown=model.ignore_unknown),
+        variables=read_variables(
+            body,
+            template,
+            effort=read_effort(body, "reasoning_effort"),
+            effort_name="reasoning_effort",
+        ),
+        add_generation_prompt=(
+            not continues if opens is None else read_boolean(body, "add_generation_prompt")
+        ),
+        continue_final_message=continues,
+    )
 
 
 def _max_tokens_name(body: Body) -> str:
@@ -92,9 +157,13 @@ def _max_tokens_name(body: Body) -> str:
         return "max_tokens"
     if body.get("max_tokens") is None:
         return "max_completion_tokens"
-    raise InvalidRequestError(
-        "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
-        param="max_tokens",
+    raise _not_both("max_tokens", "max_completion_tokens")
+
+
+def _not_both(one: str, other: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"Setting '{one}' and '{other}' at the same time is not supported.",
+        param=one,
         code="invalid_parameter_combination",
     )
 
@@ -110,28 +179,30 @@ def _read_logprobs(body: Body) -> int | None:
     return None
 
 
-def _choice(choice: Choice, tokenizer: Tokenizer) -> dict[str, Any]:
-    logprobs = None
-    if choice.logprobs is not None:
-        content = [_position(position, tokenizer) for position in choice.logprobs]
-        logprobs = {"content": content, "refusal": None}
-    return {
-        "index": choice.index,
-        "message": {"role": "assistant", "content": choice.text, "refusal": None},
-        "logprobs": logprobs,
-        "finish_reason": str(choice.finish_reason),
+def _message(
+    turn: Turn, choice: Choice, settings: ChatSettings, line: LineContext
+) -> dict[str, Any]:
+    syntax = settings.template.syntax
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": turn.text or (None if turn.calls else ""),
+        "refusal": None,
     }
+    if settings.template.thinks:
+        message["reasoning_content"] = turn.reasoning
+    if turn.calls:
+        message["tool_calls"] = [
+            {
+                "id": call_id(line, choice.index, number, syntax),
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for number, call in enumerate(turn.calls)
+        ]
+    return message
 
 
-def _position(position: TokenLogprob, tokenizer: Tokenizer) -> dict[str, Any]:
-    top = [_token(token, logprob, tokenizer) for token, logprob in position.top]
-    return _token(position.token_id, position.logprob, tokenizer) | {"top_logprobs": top}
-
-
-def _token(token_id: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
-    data = tokenizer.token_bytes(token_id)
-    return {
-        "token": token_text(data),
-        "logprob": wire_logprob(logprob),
-        "bytes": list(data),
-    }
+def _logprobs(choice: Choice, model: ModelContext) -> dict[str, Any] | None:
+    if choice.logprobs is None:
+        return None
+    return {"content": token_logprobs(choice, model.tokenizer), "refusal": None}

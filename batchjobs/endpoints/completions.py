@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,32 +16,47 @@ from batchjobs.endpoints.fields import (
     check_length,
     empty_array,
     invalid_value,
+    read_boolean,
     read_integer,
-    unsupported,
     wrong_type,
 )
 from batchjobs.endpoints.openings import opening_of
 from batchjobs.endpoints.parameters import (
+    CHOICES,
+    COMMON,
+    MAX_CHOICES,
     MAX_TOP_LOGPROBS,
-    OFF,
+    NEEDS_GRAMMAR,
     SAMPLING,
     TokenLimits,
     check_body,
+    read_honoured,
     read_max_tokens,
     read_sampling,
-    refuse_the_rest,
 )
+from batchjobs.endpoints.support import Parameter, honoured, no_effect, refused
+from batchjobs.errors import InvalidRequestError
 from executor.request import Choice, Completion, Request, TokenLogprob
 
 MAX_PROMPTS = 2048
 DEFAULT_MAX_TOKENS = 16
 
-_HONOURED = SAMPLING | {"prompt", "best_of"}
-_OFF: dict[str, tuple[object, ...]] = OFF | {"echo": (False,), "suffix": ("",)}
-
 
 class Completions:
     url = "/v1/completions"
+    parameters: Mapping[str, Parameter] = {
+        **COMMON,
+        **SAMPLING,
+        **CHOICES,
+        "prompt": honoured("a string, token ids, or an array of either"),
+        "max_tokens": honoured(f"{DEFAULT_MAX_TOKENS} by default"),
+        "logprobs": honoured(f"0 to {MAX_TOP_LOGPROBS}"),
+        "best_of": honoured("`n` of so many, by the mean log-probability of their tokens"),
+        "echo": honoured("without `logprobs`"),
+        "suffix": refused("", note="the engine only writes on"),
+        "response_format": refused({"type": "text"}, note=NEEDS_GRAMMAR),
+        "request_id": no_effect(),
+    }
 
     def check(self, body: Body) -> LineProblem | None:
         return check_body(body, "Completions", prompt="prompt")
@@ -47,25 +65,27 @@ class Completions:
         return opening_of(body.get("prompt"))
 
     def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
-        refuse_the_rest(body, honoured=_HONOURED, off=_OFF)
-        if body.get("best_of") not in (None, body.get("n") or 1):
-            raise unsupported("best_of")
-        prompts = _read_prompts(body, model.tokenizer)
-        return [_request(body, index, prompt, line, model) for index, prompt in enumerate(prompts)]
+        asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
+        if read_boolean(asked, "echo") and asked.get("logprobs") is not None:
+            raise _echo_with_logprobs()
+        prompts = _read_prompts(asked, model.tokenizer)
+        return [_request(asked, index, prompt, line, model) for index, prompt in enumerate(prompts)]
 
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]
     ) -> Body:
         check_answered(completions)
-        choices = [choice for completion in completions for choice in completion.choices]
+        choices: list[dict[str, Any]] = []
+        for completion, prompt in zip(completions, _echoes(body, model.tokenizer), strict=False):
+            for choice in _best(body, completion):
+                shown = _choice(len(choices), choice, model.tokenizer, _returns_logprobs(body))
+                choices.append(shown | {"text": prompt + shown["text"]})
         return {
             "id": f"cmpl-{line.id}",
             "object": "text_completion",
             "created": line.created,
             "model": model.name,
-            "choices": [
-                _choice(index, choice, model.tokenizer) for index, choice in enumerate(choices)
-            ],
+            "choices": choices,
             "usage": usage(completions),
             "system_fingerprint": model.fingerprint,
         }
@@ -89,14 +109,77 @@ def _request(
         default=DEFAULT_MAX_TOKENS,
         param="prompt",
     )
+    logprobs = read_integer(body, "logprobs", 0, MAX_TOP_LOGPROBS)
     sampling = read_sampling(
         body,
-        logprobs=read_integer(body, "logprobs", 0, MAX_TOP_LOGPROBS),
+        logprobs=logprobs,
         max_tokens=read_max_tokens(body, "max_tokens", limits),
         default_seed=line.seed,
     )
-    sampling = replace(sampling, seed=prompt_seed(sampling.seed, index))
+    best_of = _read_best_of(body, sampling.n)
+    sampling = replace(
+        sampling,
+        seed=prompt_seed(sampling.seed, index),
+        n=best_of,
+        # The best are found by their log-probabilities, whether or not those are asked for.
+        logprobs=0 if logprobs is None and best_of > sampling.n else logprobs,
+    )
     return Request(id=str(index), prompt_token_ids=tuple(prompt), sampling=sampling)
+
+
+def _read_best_of(body: Body, n: int) -> int:
+    best_of = read_integer(body, "best_of", 1, MAX_CHOICES) or n
+    if best_of < n:
+        message = (
+            "You requested that the server return more choices than it will generate (HINT: you"
+            f" must set 'n' (currently {n}) to be at most 'best_of' (currently {best_of}), or"
+            " omit either parameter)."
+        )
+        raise InvalidRequestError(message, param="best_of", code="invalid_value")
+    return best_of
+
+
+def _best(body: Body, completion: Completion) -> Sequence[Choice]:
+    """The n likeliest of the choices, likeliest first where there are more than n."""
+    n: int = body.get("n") or 1
+    if body.get("best_of") in (None, n):
+        return completion.choices
+    return sorted(completion.choices, key=_mean_logprob, reverse=True)[:n]
+
+
+def _mean_logprob(choice: Choice) -> float:
+    """Of the choice's tokens; one without any is the unlikeliest."""
+    positions = choice.logprobs or ()
+    if not positions:
+        return -math.inf
+    return math.fsum(position.logprob for position in positions) / len(positions)
+
+
+def _returns_logprobs(body: Body) -> bool:
+    """Choices may have them for our sake alone."""
+    return body.get("logprobs") is not None or body.get("best_of") is None
+
+
+def _echoes(body: Body, tokenizer: Tokenizer) -> Iterator[str]:
+    """What stands before the answers to each prompt: with `echo` the prompt, else nothing."""
+    if not body.get("echo"):
+        yield from itertools.repeat("")
+    prompt = body["prompt"]
+    prompts = [prompt] if isinstance(prompt, str) or _is_integer(prompt[0]) else prompt
+    for one in prompts:
+        yield one if isinstance(one, str) else _decode(one, tokenizer)
+
+
+def _decode(token_ids: list[int], tokenizer: Tokenizer) -> str:
+    return b"".join(map(tokenizer.token_bytes, token_ids)).decode(errors="replace")
+
+
+def _echo_with_logprobs() -> InvalidRequestError:
+    message = (
+        "Unsupported parameter: 'echo' with 'logprobs' is not supported by this server: the"
+        " log-probabilities of prompts are not kept."
+    )
+    return InvalidRequestError(message, param="echo", code="unsupported_parameter")
 
 
 def _read_prompts(body: Body, tokenizer: Tokenizer) -> list[list[int]]:
@@ -145,9 +228,11 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _choice(index: int, choice: Choice, tokenizer: Tokenizer) -> dict[str, Any]:
+def _choice(
+    index: int, choice: Choice, tokenizer: Tokenizer, with_logprobs: bool
+) -> dict[str, Any]:
     logprobs = None
-    if choice.logprobs is not None:
+    if with_logprobs and choice.logprobs is not None:
         logprobs = _logprobs(choice.logprobs, len(choice.text), tokenizer)
     return {
         "text": choice.text,

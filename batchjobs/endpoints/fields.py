@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from batchjobs.endpoints.base import Body, LineProblem
@@ -42,9 +42,7 @@ def empty_string(name: str) -> InvalidRequestError:
 
 
 def not_among(name: str, value: object, supported: Sequence[str]) -> InvalidRequestError:
-    *others, last = (f"'{one}'" for one in supported)
-    values = f"{', '.join(others)} and {last}" if others else last
-    message = f"Invalid value: '{value}'. Supported values are: {values}."
+    message = f"Invalid value: '{value}'. Supported values are: {_listed(supported)}."
     return InvalidRequestError(message, param=name, code="invalid_value")
 
 
@@ -57,6 +55,15 @@ def unsupported(name: str, value: str | None = None) -> InvalidRequestError:
 def unknown(name: str) -> InvalidRequestError:
     message = f"Unknown parameter: '{name}'."
     return InvalidRequestError(message, param=name, code="unknown_parameter")
+
+
+def check_keys(
+    where: str, value: Mapping[str, Any], known: Collection[str], *, ignore_unknown: bool
+) -> None:
+    """Raise for the first key of the object at `where` that is neither null nor known."""
+    for name in value:
+        if name not in known and value[name] is not None and not ignore_unknown:
+            raise unknown(f"{where}.{name}")
 
 
 def as_problem(error: InvalidRequestError) -> LineProblem:
@@ -95,6 +102,21 @@ def read_boolean(body: Body, name: str) -> bool:
     return value
 
 
+def read_string(body: Body, name: str, where: str = "") -> str | None:
+    """The string `name` of the body, or of the object at `where`."""
+    value = body.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise wrong_type(f"{where}.{name}" if where else name, "a string", value)
+
+
+def require_string(body: Body, name: str, where: str = "") -> str:
+    value = read_string(body, name, where)
+    if value is None:
+        raise missing(f"{where}.{name}" if where else name)
+    return value
+
+
 def check_length(name: str, array: list[Any], longest: int) -> None:
     if len(array) > longest:
         message = (
@@ -102,6 +124,14 @@ def check_length(name: str, array: list[Any], longest: int) -> None:
             f" but got an array with length {len(array)} instead."
         )
         raise InvalidRequestError(message, param=name, code="array_above_max_length")
+
+
+def _listed(values: Sequence[str]) -> str:
+    """As the public API writes it: 'a' and 'b', but 'a', 'b', and 'c'."""
+    *others, last = (f"'{value}'" for value in values)
+    if not others:
+        return last
+    return f"{', '.join(others)}{',' if len(others) > 1 else ''} and {last}"
 
 
 def _check_range(name: str, value: float, low: float, high: float, kind: str) -> None:

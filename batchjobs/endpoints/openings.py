@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 MAX_CHARS = 1 << 16
 
 
-def opening_of(value: object) -> str:
-    """The strings and numbers within a JSON value, in order, each behind a separator."""
+def opening_of(value: object, *, tools: object = None) -> str:
+    """The strings and numbers within a JSON value, in order, each behind a separator; before
+    them the tools, which templates write at the beginning."""
     found: list[str] = []
     room = MAX_CHARS
-    for word in _words(value):
+    words = _words([json.dumps(tools), value] if tools else value)
+    for word in words:
         if room <= 0:
             break
         found.append(word[:room])

@@ -7,7 +7,7 @@ a request asks for is never silently left out.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from batchjobs.endpoints.base import Body, LineProblem
@@ -22,6 +22,7 @@ from batchjobs.endpoints.fields import (
     unsupported,
     wrong_type,
 )
+from batchjobs.endpoints.support import Parameter, Support, honoured, no_effect, refused
 from batchjobs.errors import InvalidRequestError
 from executor.request import SamplingParams
 
@@ -30,30 +31,75 @@ MAX_CHOICES = 128
 MAX_TOP_LOGPROBS = 20
 _UINT64 = (1 << 64) - 1
 
-SAMPLING = frozenset(
-    {"temperature", "top_p", "top_k", "min_p", "seed", "n", "max_tokens", "min_tokens"}
-    | {"stop", "ignore_eos", "logprobs"}
-)
+NEEDS_GRAMMAR = "needs constrained decoding, which this server does not have"
 
-NO_EFFECT = frozenset(
-    {"model", "user", "metadata", "store", "service_tier", "safety_identifier"}
-    | {"prompt_cache_key", "prompt_cache_retention"}
-)
-"""Accepted with any value: they say nothing about the answer."""
-
-OFF: dict[str, tuple[object, ...]] = {
-    "stream": (False,),
-    "stream_options": (),
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "repetition_penalty": (1,),
-    "logit_bias": ({},),
-    "stop_token_ids": ([],),
-    "include_stop_str_in_output": (False,),
-    "skip_special_tokens": (True,),
-    "use_beam_search": (False,),
+SAMPLING: dict[str, Parameter] = {
+    "temperature": honoured("0 to 2; 0 takes the likeliest token"),
+    "top_p": honoured("0 to 1"),
+    "seed": honoured("a line without one has its own, derived from its place in the file"),
+    "stop": honoured(f"a string, or up to {MAX_STOP_STRINGS} of them"),
+    "top_k": honoured("0 and -1 keep every token"),
+    "min_p": honoured("0 to 1"),
+    "min_tokens": honoured("no stop before so many tokens"),
+    "ignore_eos": honoured("end-of-sequence tokens are tokens like others"),
 }
-"""Known parameters that only these values leave off; any other is refused."""
+"""How every generating endpoint is told to choose tokens."""
+
+CHOICES: dict[str, Parameter] = {
+    "n": honoured(f"1 to {MAX_CHOICES}"),
+    "max_tokens": honoured(),
+    "logprobs": honoured(),
+}
+"""What chats and completions share beside; `/v1/responses` has other words for it."""
+
+COMMON: dict[str, Parameter] = {
+    "model": honoured("a name or an alias of the catalogue"),
+    "user": no_effect(),
+    "metadata": no_effect(),
+    "store": no_effect("answers are in the batch's result files"),
+    "service_tier": no_effect("there is one tier, and answers say `default`"),
+    "safety_identifier": no_effect(),
+    "prompt_cache_key": no_effect("prompts that begin alike share their beginning anyway"),
+    "prompt_cache_retention": no_effect(),
+    "stream": refused(False, note="a batch that asks for it fails validation"),
+    "stream_options": refused(),
+    "moderation": refused(),
+    "frequency_penalty": refused(0),
+    "presence_penalty": refused(0),
+    "repetition_penalty": refused(1),
+    "length_penalty": refused(1),
+    "logit_bias": refused({}),
+    "allowed_token_ids": refused(),
+    "bad_words": refused([]),
+    "stop_token_ids": refused([]),
+    "include_stop_str_in_output": refused(False),
+    "skip_special_tokens": refused(True),
+    "spaces_between_special_tokens": refused(True),
+    "add_special_tokens": refused(note="prompts have the model's own; templates write theirs"),
+    "truncate_prompt_tokens": refused(),
+    "prompt_logprobs": refused(),
+    "return_token_ids": refused(False),
+    "return_tokens_as_token_ids": refused(False),
+    "use_beam_search": refused(False),
+    "guided_json": refused(note=NEEDS_GRAMMAR),
+    "guided_regex": refused(note=NEEDS_GRAMMAR),
+    "guided_choice": refused(note=NEEDS_GRAMMAR),
+    "guided_grammar": refused(note=NEEDS_GRAMMAR),
+    "guided_decoding_backend": refused(note=NEEDS_GRAMMAR),
+    "guided_whitespace_pattern": refused(note=NEEDS_GRAMMAR),
+    "structured_outputs": refused(note=NEEDS_GRAMMAR),
+    "structural_tag": refused(note=NEEDS_GRAMMAR),
+    "logits_processors": refused(),
+    "priority": refused(0, note="a batch has a completion window instead"),
+    "cache_salt": refused(),
+    "kv_transfer_params": refused(),
+    "vllm_xargs": refused({}),
+}
+"""What every generating endpoint does with these, whether or not the public API has them."""
+
+CACHE_OPTIONS: dict[str, Parameter] = {
+    "prompt_cache_options": honoured("only `prewarm` asks for anything, and is refused"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +137,34 @@ def check_body(body: Body, endpoint_name: str, *, prompt: str) -> LineProblem | 
     return None
 
 
-def refuse_the_rest(
-    body: Body, *, honoured: Collection[str], off: Mapping[str, tuple[object, ...]]
-) -> None:
-    """Raise for the first parameter that is unknown, or asks for what this server cannot do."""
+def read_honoured(body: Body, parameters: Mapping[str, Parameter], *, ignore_unknown: bool) -> Body:
+    """The body's honoured parameters that are not null, and nothing else.
+
+    Raises:
+        InvalidRequestError: one is unknown, or asks for what this server cannot do.
+    """
+    kept = {}
     for name, value in body.items():
-        if value is None or name in honoured or name in NO_EFFECT:
+        if value is None:
             continue
-        if name not in off:
-            raise unknown(name)
-        if value not in off[name]:
+        parameter = parameters.get(name)
+        if parameter is None:
+            if not ignore_unknown:
+                raise unknown(name)
+        elif parameter.support is Support.HONOURED:
+            kept[name] = value
+        elif parameter.support is Support.REFUSED and not _is_among(value, parameter.off):
             raise unsupported(name)
+    return kept
+
+
+def refuse_prewarm(body: Body) -> None:
+    """Of all that may be said of the prompt cache, the one thing that asks for no answer."""
+    options = body.get("prompt_cache_options")
+    if options is not None and not isinstance(options, dict):
+        raise wrong_type("prompt_cache_options", "an object", options)
+    if options and options.get("prewarm"):
+        raise unsupported("prompt_cache_options.prewarm")
 
 
 def read_sampling(
@@ -141,6 +204,11 @@ def read_max_tokens(body: Body, name: str, limits: TokenLimits) -> int:
     if room < 1 or (wanted is not None and wanted > room):
         raise _context_exceeded(limits, wanted)
     return room if wanted is None else wanted
+
+
+def _is_among(value: object, values: tuple[object, ...]) -> bool:
+    """Equal and of one kind: `true` is not 1."""
+    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
 
 
 def _read_stop(body: Body) -> tuple[str, ...]:

@@ -55,13 +55,14 @@ class LoadedModel:
     device: DevicePlan | None = None
     profile: Profile | None = None
 
-    def context(self, name: str) -> ModelContext:
+    def context(self, name: str, *, ignore_unknown: bool = False) -> ModelContext:
         """For lines that ask for the model as `name`."""
         return ModelContext(
             name=name,
             tokenizer=self.tokenizer,
             max_model_len=self.engine.limits.max_model_len,
             fingerprint=self.fingerprint,
+            ignore_unknown=ignore_unknown,
         )
 
 

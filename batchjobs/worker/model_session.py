@@ -185,7 +185,7 @@ class ModelSession:
             endpoint=ENDPOINTS[shard.claim.endpoint],
             line=line,
             context=line_context(shard.claim, line),
-            model=self._loaded.context(line.model),
+            model=self._loaded.context(line.model, ignore_unknown=self._settings.ignore_unknown),
         )
         try:
             requests = work.prepare()

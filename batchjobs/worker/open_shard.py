@@ -66,6 +66,8 @@ class OpenShard:
     ) -> None:
         """Note the result of a line; `record` is its line in the output or error file."""
         self._unwritten.append(part_line(line.number, outcome, record))
+        if outcome is Outcome.FAILED:
+            completions = ()  # a failed line states no usage, and the job's is the lines' sum
         self._unwritten_tally += Tally(
             completed=int(outcome is Outcome.COMPLETED),
             failed=int(outcome is Outcome.FAILED),

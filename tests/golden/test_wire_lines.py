@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types import Completion as CompletionBody
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
 
 from batchjobs.endpoints import ENDPOINTS
+from batchjobs.endpoints.base import ModelContext
 from batchjobs.errors import BatchJobsError
 from batchjobs.jsonl import dump_line
 from batchjobs.wire import failure_line, success_line, unrun_line
 from executor.request import Completion, FinishReason
+from tests.support import chat_templates
 from tests.support.endpoint import LINE, MODEL, choice, completion
+from tests.support.tokenizer import ByteTokenizer
 
 GOLDEN = Path(__file__).parent / "wire"
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+RESPONSES = "/v1/responses"
 MESSAGES = [{"role": "user", "content": "Hi"}]
+TOOL = {"type": "function", "function": {"name": "add"}}
+IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
+QWEN3 = replace(
+    MODEL,
+    tokenizer=ByteTokenizer(chat_templates.QWEN3, variables=["tools", "enable_thinking"]),
+    max_model_len=1000,
+)
+THOUGHT = b"<think>\n1 and 1\n</think>\n\n"
+CALL = b'<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 
-def answered(url: str, body: dict[str, Any], *completions: Completion) -> dict[str, Any]:
+def answered(
+    url: str, body: dict[str, Any], *completions: Completion, model: ModelContext = MODEL
+) -> dict[str, Any]:
     endpoint = ENDPOINTS[url]
     request = {"model": "gpt-4o-mini", **body}
-    assert len(endpoint.prepare(request, LINE, MODEL)) == len(completions)
-    answer = endpoint.respond(request, LINE, MODEL, list(completions))
+    assert len(endpoint.prepare(request, LINE, model)) == len(completions)
+    answer = endpoint.respond(request, LINE, model, list(completions))
     return success_line("request-1", LINE.id, answer)
 
 
@@ -34,6 +53,30 @@ def refused(url: str, body: dict[str, Any]) -> dict[str, Any]:
     with pytest.raises(BatchJobsError) as error:
         ENDPOINTS[url].prepare({"model": "gpt-4o-mini", **body}, LINE, MODEL)
     return failure_line("request-1", LINE.id, error.value)
+
+
+def faults() -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "too_long", refused(CHAT, {"messages": MESSAGES, "max_tokens": 1_000_000})
+    long = [{"role": "user", "content": "x" * 200}]
+    yield "prompt_too_long", refused(CHAT, {"messages": long})
+    yield "input_too_long", refused(RESPONSES, {"input": "Hi", "max_output_tokens": 1_000_000})
+    yield "bad_parameter", refused(COMPLETIONS, {"prompt": "Once", "temperature": 9})
+    yield "wrong_type", refused(CHAT, {"messages": MESSAGES, "temperature": "hot"})
+    yield "unknown_parameter", refused(CHAT, {"messages": MESSAGES, "temprature": 1})
+    yield "unsupported_parameter", refused(CHAT, {"messages": MESSAGES, "logit_bias": {"5": 1}})
+    yield "wrong_role", refused(CHAT, {"messages": [{"role": "human", "content": "Hi"}]})
+    yield "image", refused(CHAT, {"messages": [{"role": "user", "content": [IMAGE]}]})
+    choice_of = {"type": "function", "function": {"name": "sub"}}
+    yield (
+        "unknown_tool",
+        refused(CHAT, {"messages": MESSAGES, "tools": [TOOL], "tool_choice": choice_of}),
+    )
+    yield (
+        "required_tool",
+        refused(CHAT, {"messages": MESSAGES, "tools": [TOOL], "tool_choice": "required"}),
+    )
+    yield "tools_untaught", refused(CHAT, {"messages": MESSAGES, "tools": [TOOL]})
+    yield "not_kept", refused(RESPONSES, {"input": "Hi", "previous_response_id": "resp_1"})
 
 
 def lines() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -57,8 +100,35 @@ def lines() -> Iterator[tuple[str, dict[str, Any]]]:
             completion(choice("é!".encode(), alternatives=2), prompt_tokens=5),
         ),
     )
-    yield "too_long", refused(CHAT, {"messages": MESSAGES, "max_tokens": 1_000_000})
-    yield "bad_parameter", refused(COMPLETIONS, {"prompt": "Once", "temperature": 9})
+    yield (
+        "chat_tool_call",
+        answered(
+            CHAT,
+            {"messages": MESSAGES, "tools": [TOOL]},
+            completion(choice(THOUGHT + CALL)),
+            model=QWEN3,
+        ),
+    )
+    yield (
+        "completions_echo",
+        answered(
+            COMPLETIONS, {"prompt": ["Once", [84, 104]], "echo": True}, *[completion(hello)] * 2
+        ),
+    )
+    yield (
+        "responses",
+        answered(RESPONSES, {"input": "Hi", "temperature": 0}, completion(hello)),
+    )
+    yield (
+        "responses_tool_call",
+        answered(
+            RESPONSES,
+            {"input": "Hi", "tools": [{"type": "function", "name": "add"}]},
+            completion(choice(THOUGHT + b"Let me see." + CALL)),
+            model=QWEN3,
+        ),
+    )
+    yield from faults()
     yield (
         "unrun",
         unrun_line(
@@ -73,3 +143,22 @@ def lines() -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize(("name", "line"), [pytest.param(*pair, id=pair[0]) for pair in lines()])
 def test_a_result_line_is_as_recorded(name: str, line: dict[str, Any]) -> None:
     assert dump_line(line).decode() == (GOLDEN / f"{name}.jsonl").read_bytes().decode()
+
+
+_TYPES = {
+    "chat.completion": ChatCompletion,
+    "text_completion": CompletionBody,
+    "response": Response,
+}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(line["response"]["body"], id=name)
+        for name, line in lines()
+        if line["response"] and line["response"]["status_code"] == 200
+    ],
+)
+def test_an_answer_is_what_the_public_types_say(body: dict[str, Any]) -> None:
+    _TYPES[body["object"]].model_validate(body)

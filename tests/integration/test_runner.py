@@ -123,6 +123,54 @@ def test_every_line_is_answered_in_input_order(deployment: Deployment) -> None:
     assert job.prompt_tokens == report.prompt_tokens
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "bodies", "words"),
+    [
+        (
+            "/v1/chat/completions",
+            [{"n": 3}, {"max_tokens": 1}, {"logprobs": True}, {"temperature": 9}],
+            ("prompt_tokens", "completion_tokens"),
+        ),
+        (
+            "/v1/completions",
+            [{"prompt": ["a", "b"], "n": 2}, {"best_of": 3, "echo": True}, {"temperature": 9}],
+            ("prompt_tokens", "completion_tokens"),
+        ),
+        (
+            "/v1/responses",
+            [{}, {"instructions": "Be brief."}, {"temperature": 9}],
+            ("input_tokens", "output_tokens"),
+        ),
+    ],
+)
+def test_usage_of_the_batch_is_the_sum_of_its_lines(
+    deployment: Deployment, endpoint: str, bodies: list[dict[str, Any]], words: tuple[str, str]
+) -> None:
+    prompts: dict[str, dict[str, Any]] = {
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+        "/v1/completions": {"prompt": "The same beginning of every prompt."},
+        "/v1/responses": {"input": "Hi", "max_output_tokens": 8},
+    }
+    lines = [
+        request_line(f"line-{number}")
+        | {"url": endpoint, "body": {"model": MODEL, **prompts[endpoint], **body}}
+        for number, body in enumerate(bodies)
+    ]
+    job_id = start_job(deployment, lines, endpoint=endpoint)
+    run(deployment, job_id)
+    job = load_job(deployment, job_id)
+    used = [record["response"]["body"]["usage"] for record in outputs(deployment, job)]
+    assert len(used) == len(lines) - 1
+    with deployment.database.read() as session:
+        tally = tallies.tally(session, job)
+    cached = [one[f"{words[0]}_details"]["cached_tokens"] for one in used]
+    assert (tally.prompt_tokens, tally.completion_tokens, tally.cached_tokens) == (
+        sum(one[words[0]] for one in used),
+        sum(one[words[1]] for one in used),
+        sum(cached),
+    )
+
+
 def test_line_that_cannot_run_fails_alone(deployment: Deployment) -> None:
     lines = chats(5)
     lines[1]["body"]["max_tokens"] = 4000
@@ -142,10 +190,10 @@ def test_fault_of_ours_fails_only_the_line_that_met_it(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Faulty(ByteTokenizer):
-        def render_chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        def render_chat(self, messages: Sequence[dict[str, Any]], **settings: Any) -> list[int]:
             if "line-1" in messages[0]["content"]:
                 raise RuntimeError("a bug")
-            return super().render_chat(messages)
+            return super().render_chat(messages, **settings)
 
     job_id = start_job(deployment, chats(3))
     run(deployment, job_id, engines=FakeEngines(tokenizer=Faulty()))

@@ -164,8 +164,8 @@ def test_what_is_off_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("tools", [{"type": "function"}]),
-        ("tool_choice", "required"),
+        ("tools", [{"type": "function", "function": {"name": "add"}}]),
+        ("functions", [{"name": "add"}]),
         ("response_format", {"type": "json_object"}),
         ("modalities", ["text", "audio"]),
         ("reasoning_effort", "high"),
@@ -178,7 +178,7 @@ def test_what_needs_more_than_text_is_refused(name: str, value: object) -> None:
 
 
 def test_a_completions_parameter_is_unknown_here() -> None:
-    assert refusal(echo=True).code == "unknown_parameter"
+    assert refusal(best_of=2).code == "unknown_parameter"
 
 
 def test_choices_are_messages_in_order() -> None:

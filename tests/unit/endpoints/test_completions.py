@@ -149,11 +149,61 @@ def test_what_is_off_is_accepted(parameters: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("echo", True), ("suffix", "end"), ("best_of", 2), ("best_of", "x")]
+    "parameters", [{"suffix": "end"}, {"echo": True, "logprobs": 0}, {"prompt_logprobs": 1}]
 )
-def test_what_cannot_be_honoured_is_refused(name: str, value: object) -> None:
-    error = refusal(**{name: value})
-    assert (error.param, error.code) == (name, "unsupported_parameter")
+def test_what_cannot_be_honoured_is_refused(parameters: dict[str, Any]) -> None:
+    error = refusal(**parameters)
+    assert (error.param, error.code) == (next(iter(parameters)), "unsupported_parameter")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "texts"),
+    [
+        ("ab", ["ab!"]),
+        (["ab", "c"], ["ab!", "c!"]),
+        ([97, 98], ["ab!"]),
+        ([[97], "b"], ["a!", "b!"]),
+    ],
+)
+def test_an_echo_goes_before_the_answer(prompt: object, texts: list[str]) -> None:
+    body = GOOD | {"prompt": prompt, "echo": True}
+    answers = [completion(choice(b"!")) for _ in texts]
+    assert [one.sampling for one in prepare(prompt=prompt, echo=True)] == [
+        one.sampling for one in prepare(prompt=prompt)
+    ]
+    choices = COMPLETIONS.respond(body, LINE, MODEL, answers)["choices"]
+    assert [each["text"] for each in choices] == texts
+
+
+def test_more_choices_are_made_than_the_best_that_are_returned() -> None:
+    (request,) = prepare(n=2, best_of=5)
+    assert (request.sampling.n, request.sampling.logprobs) == (5, 0)
+    assert prepare(n=2, best_of=5, logprobs=3)[0].sampling.logprobs == 3
+    assert prepare(n=2, best_of=2) == prepare(n=2)
+
+
+def test_the_best_choices_are_those_with_the_likeliest_tokens() -> None:
+    likely, unlikely = (TokenLogprob(token_id=97, logprob=value) for value in (-0.1, -3.0))
+    tokens = [(unlikely,), (likely, unlikely), (likely, likely, likely), ()]
+    choices = [
+        replace(choice(b"abcd"[index : index + 1], index=index), logprobs=each)
+        for index, each in enumerate(tokens)
+    ]
+    body = COMPLETIONS.respond(GOOD | {"n": 2, "best_of": 4}, LINE, MODEL, [completion(*choices)])
+    assert [(each["index"], each["text"], each["logprobs"]) for each in body["choices"]] == [
+        (0, "c", None),
+        (1, "b", None),
+    ]
+    assert body["usage"]["completion_tokens"] == 8
+
+
+@pytest.mark.parametrize(
+    ("best_of", "code"),
+    [(1, "invalid_value"), ("x", "invalid_type"), (129, "integer_above_max_value")],
+)
+def test_a_wrong_best_of_is_refused(best_of: object, code: str) -> None:
+    error = refusal(n=2, best_of=best_of)
+    assert (error.param, error.code) == ("best_of", code)
 
 
 def test_a_chat_parameter_is_unknown_here() -> None:

@@ -1,7 +1,8 @@
-"""What holds for the parameters of every generating endpoint, asked of each."""
+"""What holds for the parameters of chats and completions, asked of each."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -218,7 +219,7 @@ def test_what_is_off_or_without_effect_is_accepted(url: str) -> None:
     assert plain == sampling(url)
 
 
-@pytest.mark.parametrize("name", ["temprature", "guided_json", " method"])
+@pytest.mark.parametrize("name", ["temprature", "guided", " method"])
 def test_unknown_parameters_are_refused_by_name(url: str, name: str) -> None:
     error = refusal(url, **{name: 1})
     assert error.message == f"Unknown parameter: '{name}'."
@@ -227,3 +228,19 @@ def test_unknown_parameters_are_refused_by_name(url: str, name: str) -> None:
 
 def test_unknown_parameters_that_are_null_are_absent(url: str) -> None:
     assert sampling(url, temprature=None) == sampling(url)
+
+
+def test_unknown_parameters_are_left_out_where_they_are_ignored(url: str) -> None:
+    lenient = replace(MODEL, ignore_unknown=True)
+    body = {"model": "gpt-4o-mini", "max_tokens": 10, **PROMPTS[url]}
+    (request,) = ENDPOINTS[url].prepare(body | {"temprature": 0}, LINE, lenient)
+    assert request.sampling == sampling(url)
+    with pytest.raises(InvalidRequestError, match="'logit_bias' is not supported"):
+        ENDPOINTS[url].prepare(body | {"logit_bias": {"5": 1}}, LINE, lenient)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("repetition_penalty", True), ("frequency_penalty", False)]
+)
+def test_a_boolean_is_no_number_that_turns_off(url: str, name: str, value: bool) -> None:
+    assert refusal(url, **{name: value}).code == "unsupported_parameter"

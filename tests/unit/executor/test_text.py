@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
@@ -8,6 +9,7 @@ from transformers import AutoTokenizer
 from executor.fake import ByteTokenizer
 from executor.loading import Checkpoint, load_tokenizer
 from executor.text import HfTokenizer, StopWatcher
+from tests.support.chat_templates import HERMES, LLAMA, MISTRAL, QWEN3
 from tests.support.tiny_models import save_tiny, tiny_config
 
 
@@ -55,9 +57,14 @@ def test_unwatched_text_is_not_searched_again() -> None:
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HfTokenizer:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     save_tiny(folder, tiny_config("llama"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> HfTokenizer:
     return load_tokenizer(Checkpoint(source=str(folder)), vocab_size=128)
 
 
@@ -68,9 +75,77 @@ def test_chat_is_rendered_by_the_models_own_template(tokenizer: HfTokenizer) -> 
     assert tokenizer.decode(ids) == "ab"
 
 
-def test_template_that_refuses_gives_its_reason(tokenizer: HfTokenizer, tmp_path: Path) -> None:
-    save_tiny(tmp_path, tiny_config("llama"))
-    strict = AutoTokenizer.from_pretrained(tmp_path)
+def with_template(template: Any, folder: Path) -> HfTokenizer:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = template
+    return HfTokenizer(tokenizer, frozenset(), 128)
+
+
+ADD = {"type": "function", "function": {"name": "add", "description": "", "parameters": {}}}
+HI = {"role": "user", "content": "Hi"}
+
+
+@pytest.mark.parametrize("template", [HERMES, QWEN3, LLAMA, MISTRAL])
+def test_tools_are_written_by_the_models_own_template(template: str, folder: Path) -> None:
+    tokenizer = with_template(template, folder)
+    assert "tools" in tokenizer.template_variables
+    assert '"name":"add"' in tokenizer.decode(tokenizer.render_chat([HI], tools=[ADD])).replace(
+        '": "', '":"'
+    )
+    assert "add" not in tokenizer.decode(tokenizer.render_chat([HI]))
+
+
+def test_calls_and_results_are_written_by_the_models_own_template(folder: Path) -> None:
+    tokenizer = with_template(HERMES, folder)
+    function = {"name": "add", "arguments": {"a": 1}}
+    called = {"role": "assistant", "content": "", "tool_calls": [{"function": function}]}
+    result = {"role": "tool", "content": "2", "tool_call_id": "x"}
+    text = tokenizer.decode(tokenizer.render_chat([HI, called, result]))
+    assert '{"name": "add", "arguments": {"a": 1}}' in text
+    assert text.index("tool_call>") < text.index("<|im_start|>tool")
+
+
+def test_switches_reach_the_template(folder: Path) -> None:
+    tokenizer = with_template(QWEN3, folder)
+    assert tokenizer.template_variables >= {"enable_thinking", "add_generation_prompt"}
+    off = tokenizer.decode(tokenizer.render_chat([HI], variables={"enable_thinking": False}))
+    assert off.endswith("</think>")
+    assert "think" not in tokenizer.decode(tokenizer.render_chat([HI]))
+
+
+def test_the_last_message_can_stay_open(folder: Path) -> None:
+    tokenizer = with_template(HERMES, folder)
+    said = [HI, {"role": "assistant", "content": "Once upon"}]
+    text = tokenizer.decode(
+        tokenizer.render_chat(said, add_generation_prompt=False, continue_final_message=True)
+    )
+    assert text.endswith("Once upon")
+    assert tokenizer.decode(tokenizer.render_chat(said, add_generation_prompt=False)).endswith(
+        "Once upon<|im_end|>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "variables"),
+    [
+        (None, set()),
+        ("{{ oops", set()),
+        ({"default": "{{ messages }}", "tool_use": "{{ tools }}"}, {"messages", "tools"}),
+        (
+            "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}"
+            "{% if stop %}{% break %}{% endif %}{% endfor %}",
+            {"messages", "stop"},
+        ),
+    ],
+)
+def test_variables_are_what_a_template_reads_from_outside(
+    template: Any, variables: set[str], folder: Path
+) -> None:
+    assert with_template(template, folder).template_variables == variables
+
+
+def test_template_that_refuses_gives_its_reason(folder: Path) -> None:
+    strict = AutoTokenizer.from_pretrained(folder)
     strict.chat_template = "{{ raise_exception('roles must alternate') }}"
     refusing = HfTokenizer(strict, frozenset(), 128)
     with pytest.raises(ValueError, match="chat template refuses it: roles must alternate"):

@@ -9,6 +9,7 @@ from batchjobs.shard_lines import read_shard
 from batchjobs.states import Outcome
 from batchjobs.store.memory import MemoryStore
 from batchjobs.worker.open_shard import OpenShard
+from executor.request import Completion
 from tests.support.jobs import must_claim, open_deployment, request_line, start_job
 
 
@@ -41,3 +42,15 @@ def test_part_whose_writing_failed_is_written_again_although_it_was_there(tmp_pa
         again = OpenShard(held, deployment.database, store)
         assert again.is_complete
         assert shard.pending == again.pending
+
+
+def test_tokens_count_for_the_lines_that_state_them(tmp_path: Path) -> None:
+    spent = Completion(request_id="0", prompt_tokens=5, cached_tokens=2)
+    with open_deployment(tmp_path) as deployment:
+        start_job(deployment, [request_line("a"), request_line("b")])
+        held = must_claim(deployment)
+        first, second = read_shard(deployment.store, held)
+        shard = OpenShard(held, deployment.database, deployment.store)
+        shard.add(first, Outcome.COMPLETED, {"custom_id": "a"}, [spent])
+        shard.add(second, Outcome.FAILED, {"custom_id": "b"}, [spent])
+        assert (shard.pending.prompt_tokens, shard.pending.cached_tokens) == (5, 2)

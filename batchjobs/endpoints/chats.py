@@ -1,0 +1,140 @@
+"""A conversation as the model's own template writes it, and the model's turn as it is read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchjobs.endpoints.base import LineContext, Tokenizer
+from batchjobs.endpoints.fields import invalid_value
+from batchjobs.endpoints.function_calls import MARKERS, FunctionCall, find_calls
+from batchjobs.endpoints.reasoning import (
+    opens_with_reasoning,
+    reasoning_tokens,
+    split_reasoning,
+)
+from batchjobs.endpoints.templates import END_OF_THINK, THINK, CallSyntax, ChatTemplate
+from batchjobs.endpoints.tools import ToolUse
+from executor.request import Choice, FinishReason
+
+_SPECIAL = (*MARKERS, THINK, END_OF_THINK)
+_MISTRAL_ID_CHARS = 9
+_PROBE = [{"role": "user", "content": "?"}]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSettings:
+    """What a line says of its conversation beside the messages."""
+
+    template: ChatTemplate
+    tools: ToolUse = field(default_factory=ToolUse)
+    variables: dict[str, Any] = field(default_factory=dict)
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+
+    def render(
+        self, messages: Sequence[dict[str, Any]], tokenizer: Tokenizer, *, param: str
+    ) -> list[int]:
+        """Token ids of the prompt; `param` is the body's word for the messages.
+
+        Raises:
+            InvalidRequestError: the template refuses the messages, or makes nothing of them.
+        """
+        if self.template.syntax is CallSyntax.MISTRAL:
+            messages = [_with_mistral_ids(message) for message in messages]
+        try:
+            prompt = tokenizer.render_chat(
+                messages,
+                tools=self.tools.definitions,
+                add_generation_prompt=self.add_generation_prompt,
+                continue_final_message=self.continue_final_message,
+                variables=self.variables,
+            )
+        except ValueError as refusal:
+            raise invalid_value(param, str(refusal)) from refusal
+        if not prompt:
+            raise invalid_value(param, "the model's chat template makes nothing of it.")
+        return prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """The model's turn. `text` is empty where it only calls; `reasoning_tokens` of its tokens
+    are the reasoning's."""
+
+    text: str
+    reasoning: str | None
+    reasoning_tokens: int
+    calls: tuple[FunctionCall, ...]
+
+    def finish_reason(self, choice: Choice) -> str:
+        called = self.calls and choice.finish_reason is FinishReason.STOP
+        return "tool_calls" if called else str(choice.finish_reason)
+
+
+def read_turn(choice: Choice, settings: ChatSettings, tokenizer: Tokenizer) -> Turn:
+    """Tell reasoning, text and calls of an answer from each other."""
+    template, tools = settings.template, settings.tools
+    if not template.thinks and not tools.names:
+        return Turn(text=choice.text, reasoning=None, reasoning_tokens=0, calls=())
+    written = _as_written(choice, tokenizer)
+    reasoning, answer = None, written
+    if template.thinks:
+        is_open = THINK not in written and _opens(settings, tokenizer)
+        reasoning, answer = split_reasoning(written, is_open=is_open)
+    found = find_calls(answer, template.syntax, tools.names) if tools.names else None
+    if found is None:
+        text = choice.text if answer == written else answer
+        calls: tuple[FunctionCall, ...] = ()
+    else:
+        text = found.text
+        calls = found.calls if tools.parallel else found.calls[:1]
+    return Turn(
+        text=text,
+        reasoning=reasoning,
+        reasoning_tokens=reasoning_tokens(choice.token_ids, tokenizer) if reasoning else 0,
+        calls=calls,
+    )
+
+
+def call_id(line: LineContext, choice: int, number: int, syntax: CallSyntax) -> str:
+    """The id of a call in an answer: the same whenever the line runs."""
+    digest = hashlib.blake2b(f"{line.id}:{choice}:{number}".encode(), digest_size=12).hexdigest()
+    return digest[:_MISTRAL_ID_CHARS] if syntax is CallSyntax.MISTRAL else f"call_{digest}"
+
+
+def _as_written(choice: Choice, tokenizer: Tokenizer) -> str:
+    """The answer's text, with special tokens by name where the model opens a call with one."""
+    spelled = b"".join(tokenizer.token_bytes(token) for token in choice.token_ids)
+    text = spelled.decode(errors="replace")
+    hidden = any(mark in text and mark not in choice.text for mark in _SPECIAL)
+    return text if hidden else choice.text
+
+
+def _opens(settings: ChatSettings, tokenizer: Tokenizer) -> bool:
+    if not settings.add_generation_prompt:
+        return False
+    try:
+        prompt = tokenizer.render_chat(_PROBE, variables=settings.variables)
+    except ValueError:
+        return False
+    return opens_with_reasoning(prompt, tokenizer)
+
+
+def _with_mistral_ids(message: dict[str, Any]) -> dict[str, Any]:
+    """Mistral's templates take ids of nine letters and digits, and no others."""
+    changed = dict(message)
+    if "tool_call_id" in message:
+        changed["tool_call_id"] = _mistral_id(message["tool_call_id"])
+    if "tool_calls" in message:
+        calls = message["tool_calls"]
+        changed["tool_calls"] = [call | {"id": _mistral_id(call["id"])} for call in calls]
+    return changed
+
+
+def _mistral_id(name: str) -> str:
+    if len(name) == _MISTRAL_ID_CHARS and name.isascii() and name.isalnum():
+        return name
+    return hashlib.blake2b(name.encode(), digest_size=8).hexdigest()[:_MISTRAL_ID_CHARS]
