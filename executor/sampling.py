@@ -15,7 +15,7 @@ from executor.draws import uniforms
 from executor.request import SamplingParams, TokenLogprob
 
 _FIRST_RANKS, _MORE_RANKS = 64, 16
-"""Tokens of a row that are ranked at first, and how many times more if those do not suffice."""
+"""Tokens of a row that are ranked at first, and how many times more before all of them are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def _keep_top(probabilities: Tensor, params: Sequence[SamplingParams]) -> Tensor
         lowest = ranked.gather(-1, count - 1)
         kept[todo[done]] = _likeliest(rows[done], lowest[done], count[done])
         todo = todo[~settled]
-        width *= _MORE_RANKS
+        width = width * _MORE_RANKS if width == _FIRST_RANKS else vocabulary
     return kept
 
 

@@ -444,7 +444,7 @@ def test_results_are_checkpointed_while_a_shard_is_running(deployment: Deploymen
             committed.append(tallies.tally(session, jobs.get(session, job_id)).completed)
 
     run(deployment, job_id, on_progress=look)
-    assert {1, 5, 10, 19} <= set(committed)
+    assert len(set(committed) - {0, 20}) >= 10
 
 
 def test_progress_ends_at_all_lines_and_foresees_an_end(deployment: Deployment) -> None:
