@@ -71,8 +71,10 @@ class ChatCompletions:
         "documents": refused(),
         "echo": refused(False),
         "include_reasoning": refused(True),
+        "thinking_token_budget": refused(),
         "mm_processor_kwargs": refused(),
-        "request_id": no_effect(),
+        "media_io_kwargs": refused(),
+        "add_special_tokens": refused(False, note="templates write their own"),
     }
 
     def check(self, body: Body) -> LineProblem | None:

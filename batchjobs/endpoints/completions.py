@@ -34,7 +34,7 @@ from batchjobs.endpoints.parameters import (
     read_max_tokens,
     read_sampling,
 )
-from batchjobs.endpoints.support import Parameter, honoured, no_effect, refused
+from batchjobs.endpoints.support import Parameter, honoured, refused
 from batchjobs.errors import InvalidRequestError
 from executor.request import Choice, Completion, Request, TokenLogprob
 
@@ -55,7 +55,7 @@ class Completions:
         "echo": honoured("without `logprobs`"),
         "suffix": refused("", note="the engine only writes on"),
         "response_format": refused({"type": "text"}, note=NEEDS_GRAMMAR),
-        "request_id": no_effect(),
+        "add_special_tokens": refused(True),
     }
 
     def check(self, body: Body) -> LineProblem | None:

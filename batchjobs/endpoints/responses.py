@@ -37,7 +37,11 @@ from batchjobs.endpoints.templates import read_effort, read_variables, template_
 from batchjobs.endpoints.tools import ToolShape, read_tools
 from executor.request import Choice, Completion, FinishReason, Request
 
-_FUNCTIONS = ToolShape(key=None, extras=frozenset({"output_schema"}))
+_FUNCTIONS = ToolShape(
+    key=None,
+    extras=frozenset({"output_schema"}),
+    refused=frozenset({"defer_loading", "allowed_callers"}),
+)
 _LOGPROBS = "message.output_text.logprobs"
 _NOTHING_KEPT = "nothing is kept between requests"
 
@@ -74,7 +78,6 @@ class Responses:
         "context_management": refused([]),
         "truncation": refused("disabled"),
         "access_programs": refused(),
-        "request_id": no_effect(),
     }
 
     def check(self, body: Body) -> LineProblem | None:

@@ -40,11 +40,12 @@ class ToolUse:
 class ToolShape:
     """How an endpoint writes a function: `key` holds its definition, or with None the tool is it.
 
-    `extras` are the definition's harmless fields.
+    Of the definition's other fields, `extras` are harmless and `refused` ask for what cannot be.
     """
 
     key: str | None
     extras: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
 
 
 def read_tools(
@@ -93,7 +94,10 @@ def _read_tool(
     if kind != "function":
         raise unsupported(f"{where}.type", kind)
     if shape.key is None:
-        extras = shape.extras | {"type"}
+        for name in shape.refused:
+            if tool.get(name):
+                raise unsupported(f"{where}.{name}")
+        extras = shape.extras | shape.refused | {"type"}
         return _read_function(where, tool, extras, ignore_unknown=ignore_unknown)
     check_keys(where, tool, {"type", shape.key}, ignore_unknown=ignore_unknown)
     definition = tool.get(shape.key)

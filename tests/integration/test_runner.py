@@ -186,6 +186,19 @@ def test_line_that_cannot_run_fails_alone(deployment: Deployment) -> None:
     assert failed[1]["response"]["body"]["error"]["param"] == "temperature"
 
 
+@pytest.mark.parametrize(("ignore_unknown", "answered"), [(False, []), (True, ["line-0"])])
+def test_unknown_parameters_are_ignored_where_that_is_set(
+    tmp_path: Path, ignore_unknown: bool, answered: list[str]
+) -> None:
+    with open_deployment(tmp_path, ignore_unknown=ignore_unknown) as opened:
+        add_models(opened, MODEL)
+        job_id = start_job(opened, chats(1, temprature=0))
+        run(opened, job_id)
+        job = load_job(opened, job_id)
+        assert ids(outputs(opened, job)) == answered
+        assert len(errors(opened, job)) == 1 - len(answered)
+
+
 def test_fault_of_ours_fails_only_the_line_that_met_it(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:

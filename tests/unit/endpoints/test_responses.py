@@ -198,6 +198,7 @@ def test_what_is_off_is_accepted() -> None:
         previous_response_id=None,
         store=True,
         max_tool_calls=3,
+        request_id="x",
         prompt_cache_options={"mode": "explicit"},
     )
     assert off == prepare()
@@ -218,6 +219,7 @@ def test_what_is_off_is_accepted() -> None:
         ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [TOOL | {"strict": True}]}, "tools[0].strict"),
+        ({"tools": [TOOL | {"defer_loading": True}]}, "tools[0].defer_loading"),
         ({"prompt_cache_options": {"prewarm": True}}, "prompt_cache_options.prewarm"),
     ],
 )
