@@ -21,7 +21,7 @@ from executor.sequence import Group, Sequence
 from executor.settings import Limits, Scheduling
 from executor.text import Detokenizer, StopWatcher
 
-LOOKAHEAD = 16
+LOOKAHEAD = 4
 """Requests known ahead for each that can run, if not said otherwise."""
 
 

@@ -46,7 +46,7 @@ class Scheduling:
 
     `batching` "static" keeps a batch until its longest answer ends, and shares nothing.
     `max_num_waiting` requests, or `max_waiting_tokens` of their prompts, are looked at ahead;
-    None is 16 for each that can run. `deduplicate` computes equal requests once.
+    None is 4 for each that can run. `deduplicate` computes equal requests once.
     Answers are taken for `expected_tokens` long until some have ended.
     `request_timeout_seconds` limits those that name no time of their own.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from executor.fake import fake_engine
+from executor.forecast import Forecast
 from executor.histogram import Histogram
 from executor.recorder import Moment, Recorder, work_of
 from executor.request import Request, SamplingParams
@@ -27,8 +28,10 @@ class Clock:
 
 
 def request(name: str, prompt: int = 4, answer: int = 3, n: int = 1) -> Request:
+    """No two of different names are alike, or share the start of their prompts."""
     sampling = SamplingParams(temperature=0, max_tokens=answer, ignore_eos=True, n=n)
-    return Request(id=name, prompt_token_ids=tuple(range(1, prompt + 1)), sampling=sampling)
+    tokens = (ord(name), *range(1, prompt))
+    return Request(id=name, prompt_token_ids=tokens, sampling=sampling)
 
 
 def record(*requests: Request, limits: Limits = LIMITS) -> Recorder:
@@ -117,7 +120,8 @@ def test_a_recorder_can_begin_again() -> None:
     assert recorder.tally.flops == 0
 
 
-def test_an_engine_counts_what_preemption_gave_up() -> None:
+def test_an_engine_counts_what_preemption_gave_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forecast, "fits", lambda forecast, free: free >= 0)
     limits = Limits(
         max_num_seqs=4, max_num_batched_tokens=64, max_model_len=40, num_blocks=5, block_size=8
     )
