@@ -62,7 +62,7 @@ def test_model_and_measured_speed_are_reported(deployment: Deployment) -> None:
         metrics = me.load(FakeEngines(), tiny(deployment)).engine.metrics
         wait_until(lambda: live(deployment)[0].loaded_model == MODEL)
         assert live(deployment)[0].tokens_per_second is None
-        metrics.observe_step(running=2, waiting=1, kv_usage=0, tokens=100)
+        metrics.observe_step(running=2, waiting=1, slots=2, kv_usage=0, tokens=100)
         wait_until(lambda: live(deployment)[0].tokens_per_second is not None)
         [known] = live(deployment)
         assert (known.running, known.waiting) == (2, 1)
