@@ -133,11 +133,10 @@ def pack(spans: Many[Span], block_size: int, device: torch.device) -> PackedBatc
         for span in spans
         for position in range(span.start, span.start + span.count)
     ]
-    blocks, offsets = torch.tensor(places, device=device).unbind(dim=1)
     return PackedBatch(
         query_starts=query_starts,
         query_lens=[span.count for span in spans],
         context_lens=[span.start + span.count for span in spans],
         block_tables=torch.tensor(tables, device=device),
-        slots=Slots(blocks.contiguous(), offsets.contiguous()),
+        slots=Slots(torch.tensor(places, device=device)),
     )

@@ -123,8 +123,8 @@ def _packed_logits(
         max_num_seqs=len(prompts),
         max_num_batched_tokens=_BUDGET,
         max_model_len=max(_LENGTHS),
-        num_blocks=16,
-        block_size=8,
+        num_blocks=8,
+        block_size=16,
     )
     cache = PagedCache(layers, limits, dtype=module.dtype, device=module.device)
     model = PackedModel(module, cache, backend)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
+
+from executor.attention.kernel import write_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +38,26 @@ class LayerCache:
 
     def write(self, key: Tensor, value: Tensor, slots: Slots) -> None:
         """Store new keys [T, Hkv, Dk] and values [T, Hkv, Dv] at their slots."""
-        self.keys[slots.blocks, :, slots.offsets] = key
-        self.values[slots.blocks, :, slots.offsets] = value
+        for cache, rows in ((self.keys, key), (self.values, value)):
+            if cache.device.type == "cpu" and rows.stride(2) == 1 and rows.dtype == cache.dtype:
+                _copy(cache, rows, slots)
+            else:
+                cache[slots.blocks, :, slots.offsets] = rows
 
     def gather(self, tables: Tensor) -> tuple[Tensor, Tensor]:
         """Contiguous keys and values [B, Hkv, M * block_size, D] of block tables [B, M]."""
         return _gather(self.keys, tables), _gather(self.values, tables)
+
+
+def _copy(cache: Tensor, rows: Tensor, slots: Slots) -> None:
+    """What indexed assignment does, at a fraction of its cost for few rows."""
+    _, kv_heads, block_size, size = cache.shape
+    row_stride, head_stride, _ = rows.stride()
+    item = cache.element_size()
+    write_rows(
+        rows.data_ptr(), row_stride * item, head_stride * item, cache.data_ptr(),
+        slots.places_array, kv_heads, block_size, size * item,
+    )  # fmt: skip
 
 
 def _gather(cache: Tensor, tables: Tensor) -> Tensor:
@@ -49,12 +67,25 @@ def _gather(cache: Tensor, tables: Tensor) -> Tensor:
     return gathered.reshape(batch, heads, blocks * block_size, size)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Slots:
-    """Where the T tokens of a step lie in the cache: block and offset, each [T] int64."""
+    """Where the T tokens of a step lie in the cache: `places` [T, 2] int64, block and offset."""
 
-    blocks: Tensor
-    offsets: Tensor
+    places: Tensor
+
+    @property
+    def blocks(self) -> Tensor:
+        return self.places[:, 0]
+
+    @property
+    def offsets(self) -> Tensor:
+        return self.places[:, 1]
+
+    @cached_property
+    def places_array(self) -> NDArray[np.int64]:
+        """On the CPU, without a copy."""
+        array: NDArray[np.int64] = self.places.numpy()
+        return array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +101,7 @@ class PackedBatch:
     context_lens: list[int]
     block_tables: Tensor
     slots: Slots
+    _derived: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def decoding(self) -> list[int]:
@@ -81,21 +113,11 @@ class PackedBatch:
         """The sequences with several."""
         return [s for s, length in enumerate(self.query_lens) if length > 1]
 
-    @cached_property
-    def decoding_rows(self) -> Tensor:
-        """Where the tokens of `decoding` are in the row: [D] int64."""
-        starts = [self.query_starts[s] for s in self.decoding]
-        return torch.tensor(starts, device=self.block_tables.device)
-
-    @cached_property
-    def decoding_lens(self) -> Tensor:
-        """Context lengths of `decoding`: [D] int64."""
-        lengths = [self.context_lens[s] for s in self.decoding]
-        return torch.tensor(lengths, device=self.block_tables.device)
-
-    @cached_property
-    def decoding_tables(self) -> Tensor:
-        return self.block_tables[torch.tensor(self.decoding, device=self.block_tables.device)]
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make` gives at the first call with `key`: worked out once for all layers."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return self._derived[key]
 
 
 class AttentionBackend(Protocol):

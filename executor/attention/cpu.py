@@ -1,122 +1,105 @@
-"""Decode attention on CPU: a Numba kernel that reads each sequence's paged keys and values once.
+"""Attention on CPU by the compiled kernel: no gather, no mask, no padding, one call a layer.
 
-No gather, no padding to the longest neighbour, and the query heads that share a key head are
-scored together. Prefill goes through torch, whose matrix products are hard to beat there.
+What the kernel is not made for (number types, odd sizes) goes through torch.
 """
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from executor.attention.base import AttentionOptions, LayerCache, PackedBatch
-from executor.attention.reference import reference_attention
-from executor.attention.sdpa import prefill, sdpa_attention
+from executor.attention.kernel import ARGUMENTS, attention_kernel, fitting_width
+from executor.attention.sdpa import sdpa_attention
+from executor.attention.team import run_together
 
-Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-
-_NO_SINKS = np.empty(0, dtype=np.float32)
 
 
 def cpu_attention(
     query: Tensor, layer: LayerCache, batch: PackedBatch, options: AttentionOptions
 ) -> Tensor:
-    """See `AttentionBackend`. The kernel is for float32; other types go through torch."""
-    if query.dtype != torch.float32:
-        return sdpa_attention(query, layer, batch, options)
-    plain = options.softcap is None and options.sinks is None
-    if batch.prefilling and not plain:
-        return reference_attention(query, layer, batch, options)
-    output = query.new_empty(*query.shape[:2], layer.values.shape[-1])
-    if batch.decoding:
-        output[batch.decoding_rows] = decode(query[batch.decoding_rows], layer, batch, options)
-    prefill(output, query, layer, batch, options)
-    return output
-
-
-def decode(
-    query: Tensor, layer: LayerCache, batch: PackedBatch, options: AttentionOptions
-) -> Tensor:
-    """Queries [D, Hq, Dk] of the decoding sequences, in their order, to outputs [D, Hq, Dv]."""
-    output = query.new_empty(*query.shape[:2], layer.values.shape[-1])
-    _decode_kernel(
-        query.numpy(),
-        layer.keys.numpy(),
-        layer.values.numpy(),
-        batch.decoding_tables.numpy(),
-        batch.decoding_lens.numpy(),
-        np.float32(options.scale),
-        options.window or 0,
-        np.float32(options.softcap or 0),
-        _NO_SINKS if options.sinks is None else options.sinks.detach().float().numpy(),
-        output.numpy(),
-    )
-    return output
-
-
-def _jit(function: Any) -> Any:
-    return numba.njit(parallel=True, fastmath=True, cache=True, nogil=True)(function)
-
-
-@_jit
-def _decode_kernel(
-    query: Floats,  # [D, Hq, Dk]
-    keys: Floats,  # [N, Hkv, block_size, Dk]
-    values: Floats,  # [N, Hkv, block_size, Dv]
-    tables: Ints,  # [D, M]
-    lengths: Ints,  # [D]
-    scale: np.float32,
-    window: int,  # 0: none
-    softcap: np.float32,  # 0: none
-    sinks: Floats,  # [Hq] or empty
-    output: Floats,  # [D, Hq, Dv]
-) -> None:
-    kv_heads, block_size, key_size = keys.shape[1:]
-    value_size = values.shape[3]
+    """See `AttentionBackend`. The kernel is for float32 and sizes that fill vectors."""
+    kv_heads, block_size, key_size = layer.keys.shape[1:]
+    value_size = layer.values.shape[3]
     group = query.shape[1] // kv_heads
-    for item in numba.prange(query.shape[0] * kv_heads):
-        sequence, head = item // kv_heads, item % kv_heads
-        length = lengths[sequence]
-        first = max(0, length - window) if window > 0 else 0
-        scores = np.empty((group, length - first), dtype=np.float32)
-        for position in range(first, length):
-            block = tables[sequence, position // block_size]
-            key = keys[block, head, position % block_size]
-            for g in range(group):
-                row = query[sequence, head * group + g]
-                total = np.float32(0)
-                for d in range(key_size):
-                    total += row[d] * key[d]
-                score = total * scale
-                if softcap > 0:
-                    score = softcap * np.float32(math.tanh(score / softcap))
-                scores[g, position - first] = score
-        for g in range(group):
-            highest = scores[g].max()
-            if sinks.size > 0:
-                highest = max(highest, sinks[head * group + g])
-            weight_sum = np.float32(0)
-            for i in range(length - first):
-                scores[g, i] = np.float32(math.exp(scores[g, i] - highest))
-                weight_sum += scores[g, i]
-            if sinks.size > 0:
-                weight_sum += np.float32(math.exp(sinks[head * group + g] - highest))
-            for i in range(length - first):
-                scores[g, i] /= weight_sum
-        mixed = np.zeros((group, value_size), dtype=np.float32)
-        for position in range(first, length):
-            block = tables[sequence, position // block_size]
-            value = values[block, head, position % block_size]
-            for g in range(group):
-                weight = scores[g, position - first]
-                for d in range(value_size):
-                    mixed[g, d] += weight * value[d]
-        for g in range(group):
-            output[sequence, head * group + g] = mixed[g]
+    width = fitting_width(group, key_size, value_size, block_size)
+    if query.dtype != torch.float32 or width is None:
+        return sdpa_attention(query, layer, batch, options)
+    output = query.new_empty(*query.shape[:2], value_size)
+    rows = _rows(batch, options.window)
+    kernel = attention_kernel(group, key_size, value_size, width)
+    _call(kernel, query, layer, rows, options, output)
+    return output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """What the kernel must know of each row of a step; the same in all layers of one window.
+
+    `given` holds the arrays' addresses (`kernel.ARGUMENTS`), which they outlive.
+    """
+
+    arrays: dict[str, Ints]
+    given: Any
+    counter: Ints
+
+
+def _rows(batch: PackedBatch, window: int | None) -> Rows:
+    def make() -> Rows:
+        lengths = np.concatenate(
+            [
+                np.arange(context - count + 1, context + 1)
+                for context, count in zip(batch.context_lens, batch.query_lens, strict=True)
+            ]
+        )
+        starts = np.zeros_like(lengths) if window is None else np.maximum(lengths - window, 0)
+        arrays = {
+            "sequences": np.repeat(np.arange(len(batch.query_lens)), batch.query_lens),
+            "lengths": lengths,
+            "starts": starts,
+            "order": np.argsort(starts - lengths, kind="stable"),
+            "tables": batch.block_tables.numpy(),
+        }
+        return rows_of(arrays)
+
+    rows: Rows = batch.once(("rows", window), make)
+    return rows
+
+
+def rows_of(arrays: dict[str, Ints]) -> Rows:
+    given, counter = np.zeros(1, ARGUMENTS), np.zeros(1, np.int64)
+    for name, array in arrays.items():
+        given[name] = array.ctypes.data
+    given["count"] = len(arrays["lengths"])
+    given["table_width"] = arrays["tables"].shape[1]
+    given["counter"] = counter.ctypes.data
+    return Rows(arrays=arrays, given=given, counter=counter)
+
+
+def _call(
+    kernel: int,
+    query: Tensor,
+    layer: LayerCache,
+    rows: Rows,
+    options: AttentionOptions,
+    output: Tensor,
+) -> None:
+    if query.stride(2) != 1:
+        query = query.contiguous()
+    sinks = None if options.sinks is None else options.sinks.detach().float().contiguous()
+    given = rows.given[0]
+    given["query"] = query.data_ptr()
+    given["query_row"], given["query_head"], _ = query.stride()
+    given["output"] = output.data_ptr()
+    given["keys"], given["values"] = layer.keys.data_ptr(), layer.values.data_ptr()
+    given["kv_heads"], given["block_size"] = layer.keys.shape[1:3]
+    given["sinks"] = 0 if sinks is None else sinks.data_ptr()
+    given["scale"], given["softcap"] = options.scale, options.softcap or 0
+    rows.counter[0] = 0
+    run_together(kernel, rows.given.ctypes.data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -18,6 +19,19 @@ from executor.sequence import Group, Sequence
 
 KV_HEADS, GROUP, KEY, VALUE, BLOCK = 2, 3, 8, 6, 4
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Of keys, values and blocks."""
+
+    key: int = KEY
+    value: int = VALUE
+    block: int = BLOCK
+
+
+SIZES = [Sizes(), Sizes(key=8, value=16, block=8), Sizes(key=64, value=48, block=16),
+         Sizes(key=32, value=16, block=128)]  # fmt: skip
+
 OPTIONS = {
     "plain": {},
     "window": {"window": 5},
@@ -27,29 +41,31 @@ OPTIONS = {
 }
 
 
-def make_batch(spans: list[tuple[int, int]]) -> tuple[PackedBatch, LayerCache, Tensor]:
+def make_batch(
+    spans: list[tuple[int, int]], sizes: Sizes = SIZES[0]
+) -> tuple[PackedBatch, LayerCache, Tensor]:
     """Sequences given by (computed before, tokens in this step), blocks in mixed order."""
     generator = torch.Generator().manual_seed(1)
-    total_blocks = sum(-(-(before + count) // BLOCK) for before, count in spans)
+    total_blocks = sum(-(-(before + count) // sizes.block) for before, count in spans)
     free = torch.randperm(total_blocks, generator=generator).tolist()
     packed = []
     for before, count in spans:
         tokens = [0] * (before + count)
         request = Request(id="r", prompt_token_ids=tuple(tokens))
         sequence = Sequence(group=Group(request), index=0, tokens=tokens, watcher=None)
-        sequence.block_table = [free.pop() for _ in range(-(-len(tokens) // BLOCK))]
+        sequence.block_table = [free.pop() for _ in range(-(-len(tokens) // sizes.block))]
         packed.append(Span(sequence, before, count))
-    batch = pack(packed, BLOCK, torch.device("cpu"))
+    batch = pack(packed, sizes.block, torch.device("cpu"))
     cache = LayerCache(
-        torch.randn(total_blocks, KV_HEADS, BLOCK, KEY, generator=generator),
-        torch.randn(total_blocks, KV_HEADS, BLOCK, VALUE, generator=generator),
+        torch.randn(total_blocks, KV_HEADS, sizes.block, sizes.key, generator=generator),
+        torch.randn(total_blocks, KV_HEADS, sizes.block, sizes.value, generator=generator),
     )
     for span in packed:  # memory that no token has been written to
-        last, written = span.sequence.block_table[-1], len(span.sequence.tokens) % BLOCK
+        last, written = span.sequence.block_table[-1], len(span.sequence.tokens) % sizes.block
         if written:
             cache.keys[last, :, written:] = cache.values[last, :, written:] = torch.nan
     count = sum(count for _, count in spans)
-    query = torch.randn(count, KV_HEADS * GROUP, KEY, generator=generator)
+    query = torch.randn(count, KV_HEADS * GROUP, sizes.key, generator=generator)
     return batch, cache, query
 
 
@@ -95,11 +111,12 @@ def test_reference_equals_the_formula(name: str) -> None:
     ],
     ids=["first token", "decode", "prefill", "mixed chunks"],
 )
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_backend_equals_reference(
-    backend: AttentionBackend, name: str, spans: list[tuple[int, int]]
+    backend: AttentionBackend, name: str, spans: list[tuple[int, int]], sizes: Sizes
 ) -> None:
     options = AttentionOptions(scale=0.3, **OPTIONS[name])  # type: ignore[arg-type]
-    batch, cache, query = make_batch(spans)
+    batch, cache, query = make_batch(spans, sizes)
     expected = BACKENDS["reference"](query, cache, batch, options)
     torch.testing.assert_close(backend(query, cache, batch, options), expected)
 

@@ -39,10 +39,16 @@ def eager_logits(model: Any, tokens: list[int]) -> torch.Tensor:
         return model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
 
 
-def packed_answers(model: Any, backend: AttentionBackend) -> list[tuple[torch.Tensor, list[int]]]:
+def packed_answers(
+    model: Any, backend: AttentionBackend, block_size: int
+) -> list[tuple[torch.Tensor, list[int]]]:
     """Per prompt, the logits [NEW_TOKENS, V] of greedy choice and the tokens before the last."""
     limits = Limits(
-        max_num_seqs=3, max_num_batched_tokens=11, max_model_len=40, num_blocks=26, block_size=4
+        max_num_seqs=3,
+        max_num_batched_tokens=11,
+        max_model_len=40,
+        num_blocks=104 // block_size,
+        block_size=block_size,
     )
     layers = probe_layers(model, model.config)
     cache = PagedCache(layers, limits, dtype=torch.float32, device="cpu")
@@ -72,12 +78,15 @@ def packed_answers(model: Any, backend: AttentionBackend) -> list[tuple[torch.Te
 
 
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
+@pytest.mark.parametrize("block_size", [4, 8])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_family_packed_equals_one_by_one(family: str, backend: AttentionBackend) -> None:
+def test_family_packed_equals_one_by_one(
+    family: str, backend: AttentionBackend, block_size: int
+) -> None:
     config = tiny_config(family)
     model = tiny_model(config, attention=hook.NAME)
     own = tiny_model(tiny_config(family), attention="eager")
-    for logits, tokens in packed_answers(model, backend):
+    for logits, tokens in packed_answers(model, backend, block_size):
         expected = eager_logits(own, tokens)[-NEW_TOKENS:]
         torch.testing.assert_close(logits, expected, atol=2e-4, rtol=2e-4)
 

@@ -1,0 +1,243 @@
+"""Vector code for Numba kernels, written as LLVM instructions.
+
+Numba turns loops into vectors well but keeps their results in memory between loops; here sums
+stay in registers. Addresses are plain integers and sizes are fixed when a function is made, so
+that everything unrolls. Runs on any CPU that LLVM knows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+_FLOAT = ir.FloatType()
+_INT = ir.IntType(64)
+
+_ACCUMULATORS = {16: 24, 8: 12}
+"""Vector registers that hold sums, by the width: of 32 with AVX-512, of 16 without."""
+
+
+def _intrinsic(function: Any) -> Any:
+    return intrinsic(prefer_literal=True)(function)
+
+
+def vector_width() -> int:
+    """Floats in a vector register of this CPU: 16 with AVX-512, else 8."""
+    features = llvmlite.binding.get_host_cpu_features()
+    return 16 if features.get("avx512f") else 8
+
+
+@_intrinsic
+def dots(
+    typing: Any, query: Any, key: Any, scores: Any, last: Any,
+    group: Any, size: Any, keys: Any, width: Any,
+) -> Any:  # fmt: skip
+    """Products of `group` queries with keys [0, last), `size` numbers each.
+
+    Addresses of float32 [group, size], [keys, size] and [group, keys]; `last` is rounded up to
+    the vector's `width`, of which `size` and `keys` are multiples. The last four are literals.
+    """
+    shape = [kind.literal_value for kind in (group, size, keys, width)]
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        query, key, scores = _pointers(builder, arguments[:3])
+        _emit_dots(builder, query, key, scores, arguments[3], *shape)
+        return _nothing()
+
+    return _signature(4, group, size, keys, width), generate
+
+
+def _emit_dots(
+    builder: Any, query: Any, key: Any, scores: Any, last: Any,
+    group: int, size: int, keys: int, width: int,
+) -> None:  # fmt: skip
+    with cgutils.for_range_slice(builder, _int(0), last, _int(width)) as (first, _):
+        tile = builder.gep(key, [builder.mul(first, _int(size))])
+        for g in range(group):
+            sums = [ir.Constant(ir.VectorType(_FLOAT, width), None)] * width
+            for part in range(0, size, width):
+                of_query = _load(builder, query, g * size + part, width)
+                for k in range(width):
+                    of_key = _load(builder, tile, k * size + part, width)
+                    sums[k] = _fma(builder, of_query, of_key, sums[k])
+            target = builder.gep(scores, [builder.add(first, _int(g * keys))])
+            _store(builder, _sum_each(builder, sums), target, 0)
+
+
+@_intrinsic
+def mix(
+    typing: Any, weights: Any, value: Any, mixed: Any, first: Any, last: Any,
+    group: Any, size: Any, keys: Any, width: Any,
+) -> Any:  # fmt: skip
+    """Add values [first, last), weighted, to the sum of each of `group` queries.
+
+    Addresses of float32 [group, keys], [keys, size] and [group, size]; the last four are
+    literals, and `size` is a multiple of `width`.
+    """
+    shape = [kind.literal_value for kind in (group, size, keys, width)]
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        weights, value, mixed = _pointers(builder, arguments[:3])
+        _emit_mix(builder, weights, value, mixed, arguments[3], arguments[4], *shape)
+        return _nothing()
+
+    return _signature(5, group, size, keys, width), generate
+
+
+def _emit_mix(
+    builder: Any, weights: Any, value: Any, mixed: Any, first: Any, last: Any,
+    group: int, size: int, keys: int, width: int,
+) -> None:  # fmt: skip
+    together = width * max(1, _ACCUMULATORS[width] // group)
+    for start in range(0, size, together):
+        parts = range(start, min(start + together, size), width)
+        places = {(g, part): g * size + part for g in range(group) for part in parts}
+        sums = {
+            at: cgutils.alloca_once_value(builder, _load(builder, mixed, place, width))
+            for at, place in places.items()
+        }
+        with cgutils.for_range_slice(builder, first, last, _int(1)) as (t, _):
+            row = builder.gep(value, [builder.mul(t, _int(size))])
+            loaded = {part: _load(builder, row, part, width) for part in parts}
+            for g in range(group):
+                weight = builder.gep(weights, [builder.add(t, _int(g * keys))])
+                spread = _broadcast(builder, builder.load(weight), width)
+                for part in parts:
+                    total = builder.load(sums[g, part])
+                    builder.store(_fma(builder, spread, loaded[part], total), sums[g, part])
+        for at, place in places.items():
+            _store(builder, builder.load(sums[at]), mixed, place)
+
+
+@_intrinsic
+def power_of_two(typing: Any, exponent: Any) -> Any:
+    """2 ** exponent as float32, for an int32 in [-126, 127]."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        int32 = ir.IntType(32)
+        biased = builder.add(arguments[0], ir.Constant(int32, 127))
+        return builder.bitcast(builder.shl(biased, ir.Constant(int32, 23)), _FLOAT)
+
+    return types.float32(types.int32), generate
+
+
+@_intrinsic
+def take_ticket(typing: Any, counter: Any) -> Any:
+    """The int64 at this address, which becomes one more: each thread gets another number."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        address = builder.inttoptr(arguments[0], _INT.as_pointer())
+        return builder.atomic_rmw("add", address, _int(1), "monotonic")
+
+    return types.int64(types.int64), generate
+
+
+@_intrinsic
+def copy_bytes(typing: Any, target: Any, source: Any, count: Any) -> Any:
+    """Copy `count` bytes from one address to another."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        to, of = (builder.inttoptr(a, _FLOAT.as_pointer()) for a in arguments[:2])
+        cgutils.raw_memcpy(builder, to, of, arguments[2], _int(1))
+        return _nothing()
+
+    return types.boolean(types.int64, types.int64, types.int64), generate
+
+
+@_intrinsic
+def float_at(typing: Any, address: Any, index: Any) -> Any:
+    """The float32 that many places behind an address."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.load(builder.gep(*_place(builder, arguments, _FLOAT)))
+
+    return types.float32(types.int64, types.int64), generate
+
+
+@_intrinsic
+def int_at(typing: Any, address: Any, index: Any) -> Any:
+    """The int64 that many places behind an address."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.load(builder.gep(*_place(builder, arguments, _INT)))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _place(builder: Any, arguments: Any, kind: Any) -> tuple[Any, list[Any]]:
+    return builder.inttoptr(arguments[0], kind.as_pointer()), [arguments[1]]
+
+
+def _signature(integers: int, *literals: Any) -> Any:
+    return types.boolean(*[types.int64] * integers, *literals)
+
+
+def _pointers(builder: Any, addresses: Any) -> list[Any]:
+    return [builder.inttoptr(address, _FLOAT.as_pointer()) for address in addresses]
+
+
+def _nothing() -> Any:
+    return ir.Constant(ir.IntType(1), 0)
+
+
+def _int(value: int) -> Any:
+    return ir.Constant(_INT, value)
+
+
+def _load(builder: Any, base: Any, offset: int, width: int) -> Any:
+    return builder.load(_vector_at(builder, base, offset, width), align=4)
+
+
+def _store(builder: Any, vector: Any, base: Any, offset: int) -> None:
+    builder.store(vector, _vector_at(builder, base, offset, vector.type.count), align=4)
+
+
+def _vector_at(builder: Any, base: Any, offset: int, width: int) -> Any:
+    place = builder.gep(base, [_int(offset)])
+    return builder.bitcast(place, ir.VectorType(_FLOAT, width).as_pointer())
+
+
+def _fma(builder: Any, left: Any, right: Any, added: Any) -> Any:
+    kind = left.type
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.fma.v{kind.count}f32"
+    )
+    return builder.call(function, [left, right, added])
+
+
+def _broadcast(builder: Any, number: Any, width: int) -> Any:
+    vector = ir.VectorType(_FLOAT, width)
+    one = builder.insert_element(
+        ir.Constant(vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0)
+    )
+    return _shuffle(builder, one, one, [0] * width)
+
+
+def _sum_each(builder: Any, vectors: list[Any]) -> Any:
+    """A vector whose lane l is the sum of vector l: a butterfly, half as many at every level."""
+    width = len(vectors)
+    distance = width // 2
+    while distance:
+        lanes = range(width)
+        kept = [lane + width if lane & distance else lane for lane in lanes]
+        crossed = [
+            lane + width - distance if lane & distance else lane + distance for lane in lanes
+        ]
+        vectors = [
+            builder.fadd(
+                _shuffle(builder, vectors[i], vectors[i + distance], kept),
+                _shuffle(builder, vectors[i], vectors[i + distance], crossed),
+            )
+            for i in range(distance)
+        ]
+        distance //= 2
+    return vectors[0]
+
+
+def _shuffle(builder: Any, left: Any, right: Any, lanes: list[int]) -> Any:
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
+    return builder.shuffle_vector(left, right, mask)

@@ -1,0 +1,95 @@
+"""The pieces of the attention kernel by themselves."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+import torch
+
+from executor.attention import team
+from executor.attention.base import LayerCache, Slots
+from executor.attention.kernel import exponential, fitting_width
+from executor.attention.vectors import int_at, take_ticket
+
+
+@numba.njit  # type: ignore[untyped-decorator]
+def exponentials(values: np.ndarray) -> np.ndarray:
+    result = np.empty_like(values)
+    for i in range(values.size):
+        result[i] = exponential(values[i])
+    return result
+
+
+def test_exponential_is_within_three_units_in_the_last_place() -> None:
+    values = np.concatenate([np.linspace(-86.9, 0, 400_001), -np.logspace(-9, 0, 10_001)]).astype(
+        np.float32
+    )
+    exact = np.exp(values.astype(np.float64))
+    units = np.abs(exponentials(values) - exact) / np.spacing(exact.astype(np.float32))
+    assert units.max() <= 3
+    assert exponentials(np.zeros(1, np.float32))[0] == 1
+
+
+def test_exponential_of_the_very_small_is_zero() -> None:
+    values = np.array([-87.5, -1e4, -1e30, -np.inf], dtype=np.float32)
+    assert exponentials(values).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [((3, 8, 8, 8), {8}), ((3, 64, 64, 64), {8, 16}), ((3, 8, 6, 8), {None}),
+     ((17, 64, 64, 64), {None}), ((1, 64, 64, 4), {None})],
+)  # fmt: skip
+def test_widths_fit_their_sizes(
+    sizes: tuple[int, int, int, int], expected: set[int | None]
+) -> None:
+    assert fitting_width(*sizes) in expected
+
+
+def test_every_thread_of_the_team_takes_other_tickets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    calls = np.zeros(4, np.int64)
+    seen = np.zeros(1000, np.int64)
+    calls[1], calls[2] = seen.size, seen.ctypes.data
+
+    @numba.cfunc("void(int64)")  # type: ignore[untyped-decorator]
+    def mark(address: int) -> None:
+        ticket = take_ticket(address)
+        while ticket < int_at(address, 1):
+            take_ticket(int_at(address, 2) + 8 * ticket)
+            ticket = take_ticket(address)
+        take_ticket(address + 24)
+
+    team.run_together(mark.address, calls.ctypes.data)
+    assert seen.tolist() == [1] * 1000
+    assert calls[3] == (4 if team.openmp() is not None else 1)
+
+
+def test_without_openmp_one_call_does_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "openmp", lambda: None)
+
+    @numba.cfunc("void(int64)")  # type: ignore[untyped-decorator]
+    def count(address: int) -> None:
+        take_ticket(address)
+
+    calls = np.zeros(1, np.int64)
+    team.run_together(count.address, calls.ctypes.data)
+    assert calls.tolist() == [1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("strided", [True, False])
+def test_write_equals_indexed_assignment(dtype: torch.dtype, strided: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(7, 5, 2, 4, generator=generator).to(dtype)
+    key = rows[:, 3:5, 0] if strided else rows[:, 0].contiguous()
+    value = rows[:, 2].transpose(0, 1).contiguous().transpose(0, 1) if strided else rows[:, 2]
+    places = torch.tensor([[3, 0], [3, 1], [0, 5], [1, 2], [2, 7], [4, 0], [4, 3]])
+    layer = LayerCache(torch.zeros(5, 2, 8, 4, dtype=dtype), torch.zeros(5, 2, 8, 4, dtype=dtype))
+    layer.write(key, value, Slots(places))
+    keys, values = torch.zeros_like(layer.keys), torch.zeros_like(layer.values)
+    keys[places[:, 0], :, places[:, 1]] = key
+    values[places[:, 0], :, places[:, 1]] = value
+    assert torch.equal(layer.keys, keys)
+    assert torch.equal(layer.values, values)
