@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from executor.attention.base import AttentionBackend
-from executor.attention.cpu import cpu_attention
+from executor.attention.cpu import CpuAttention
 from executor.attention.reference import reference_attention
 from executor.attention.sdpa import sdpa_attention
 from executor.device import DevicePlan
@@ -24,7 +24,7 @@ from executor.text import HfTokenizer
 BACKENDS: dict[str, AttentionBackend] = {
     "reference": reference_attention,
     "sdpa": sdpa_attention,
-    "cpu": cpu_attention,
+    "cpu": CpuAttention(),
 }
 
 
@@ -44,6 +44,7 @@ class FastPaths:
 
     prepacked_linears: bool = True
     merged_linears: bool = True
+    cascade: bool = True
 
 
 _ALL = FastPaths()
@@ -59,6 +60,8 @@ def build_engine(
     """
     loaded = load(checkpoint, settings)
     name, backend = _backend(settings, loaded.device)
+    if isinstance(backend, CpuAttention):
+        backend = CpuAttention(cascade=fast.cascade)
     layers = probe_layers(loaded.module, loaded.config)
     own = own_answers(loaded.module, loaded.config.vocab_size)
     if loaded.device.device.type == "cpu":

@@ -1,0 +1,112 @@
+"""Shared prefixes: found in block tables, attended once, equal to attention row by row."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from executor.attention import cpu
+from executor.attention.base import AttentionOptions, LayerCache, PackedBatch, Slots
+from executor.attention.cascade import SharedPrefix, shared_prefixes
+from executor.attention.cpu import CpuAttention
+from executor.attention.reference import reference_attention
+
+BLOCK, KV_HEADS, GROUP, SIZE = 16, 2, 3, 32
+SYSTEM = list(range(9))
+OTHER = list(range(20, 29))
+
+
+def batch_of(sequences: list[tuple[list[int], int, int]]) -> PackedBatch:
+    """Sequences given by (blocks, context, tokens in this step)."""
+    width = max(len(blocks) for blocks, _, _ in sequences)
+    counts = [count for _, _, count in sequences]
+    return PackedBatch(
+        query_starts=[sum(counts[:i]) for i in range(len(counts))],
+        query_lens=counts,
+        context_lens=[context for _, context, _ in sequences],
+        block_tables=torch.tensor(
+            [blocks + [0] * (width - len(blocks)) for blocks, _, _ in sequences]
+        ),
+        slots=Slots(torch.zeros(sum(counts), 2, dtype=torch.int64)),
+    )
+
+
+def sharing(blocks: list[int], first_own: int, number: int) -> list[tuple[list[int], int, int]]:
+    return [([*blocks, first_own + i], len(blocks) * BLOCK + 3 + i, 1) for i in range(number)]
+
+
+def tensors(batch: PackedBatch) -> tuple[Tensor, LayerCache]:
+    generator = torch.Generator().manual_seed(0)
+    count = int(batch.block_tables.max()) + 1
+    shape = (count, KV_HEADS, BLOCK, SIZE)
+    layer = LayerCache(
+        torch.randn(shape, generator=generator), torch.randn(shape, generator=generator)
+    )
+    rows = sum(batch.query_lens)
+    return torch.randn(rows, KV_HEADS * GROUP, SIZE, generator=generator), layer
+
+
+BATCHES = {
+    "all share": sharing(SYSTEM, 40, 10),
+    "some share": [([70], 5, 1), *sharing(SYSTEM, 40, 8), ([71, 72], 20, 1)],
+    "two groups": [*sharing(SYSTEM, 40, 8), *sharing(OTHER, 60, 9)],
+    "with a prompt": [*sharing(SYSTEM, 40, 6), ([*SYSTEM, 80, 81], 9 * BLOCK + 21, 20)],
+    "prefix ends with the computed": [*sharing(SYSTEM, 40, 8), ([*SYSTEM, 80], 9 * BLOCK + 1, 1)],
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.parametrize("sinks", [None, torch.linspace(-2, 2, KV_HEADS * GROUP)])
+def test_cascade_equals_reference(
+    name: str, sinks: Tensor | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    products = []
+
+    def counted(*arguments):  # type: ignore[no-untyped-def]
+        products.append(arguments)
+        return original(*arguments)
+
+    original = cpu.attend_prefix
+    monkeypatch.setattr(cpu, "attend_prefix", counted)
+    batch = batch_of(BATCHES[name])
+    query, layer = tensors(batch)
+    options = AttentionOptions(scale=0.2, sinks=sinks)
+    expected = reference_attention(query, layer, batch, options)
+    torch.testing.assert_close(CpuAttention()(query, layer, batch, options), expected)
+    assert len(products) == (2 if name == "two groups" else 1)
+    own = batch_of(BATCHES[name])
+    torch.testing.assert_close(CpuAttention(cascade=False)(query, layer, own, options), expected)
+    assert len(products) == (2 if name == "two groups" else 1)
+
+
+@pytest.mark.parametrize("given", [{"window": 20}, {"softcap": 3.0}])
+def test_layers_that_a_product_cannot_express_go_row_by_row(given: dict[str, float]) -> None:
+    batch = batch_of(BATCHES["all share"])
+    query, layer = tensors(batch)
+    options = AttentionOptions(scale=0.2, **given)  # type: ignore[arg-type]
+    expected = reference_attention(query, layer, batch, options)
+    torch.testing.assert_close(CpuAttention()(query, layer, batch, options), expected)
+
+
+def test_groups_are_cut_where_most_reads_are_saved() -> None:
+    template = [*SYSTEM[:1], *OTHER]
+    sequences = [*sharing(SYSTEM, 40, 8), *sharing(template, 60, 9)]
+    assert shared_prefixes(batch_of(sequences), BLOCK) == [
+        SharedPrefix(sequences=tuple(range(8)), blocks=tuple(SYSTEM)),
+        SharedPrefix(sequences=tuple(range(8, 17)), blocks=tuple(template)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "sequences",
+    [
+        sharing(SYSTEM, 40, 7),
+        sharing(SYSTEM[:7], 40, 20),
+        [([*SYSTEM], 9 * BLOCK, 9 * BLOCK)] * 8,
+        [([i], 10, 1) for i in range(20)],
+    ],
+    ids=["few rows", "short prefix", "not computed yet", "nothing shared"],
+)
+def test_what_does_not_pay_is_not_grouped(sequences: list[tuple[list[int], int, int]]) -> None:
+    assert shared_prefixes(batch_of(sequences), BLOCK) == []
