@@ -2,8 +2,8 @@
 
 All query heads of a key head are scored together, with the softmax kept up as blocks come
 (online softmax, Milakov and Gimelshein 2018; FlashAttention). Threads take one key head of one
-row at a time, the longest row first. A prompt's tokens are rows as well: their keys are in the
-cache of the CPU after the first of them.
+row at a time, the longest row first. A prompt's tokens are rows as well. Head after head, so that
+keys which several rows read, a prompt's or a shared prefix's, stay in a core's own cache.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
         total = np.empty(group, dtype=np.float32)
         ticket = take_ticket(a.counter)
         while ticket < a.count * a.kv_heads:
-            row, head = int_at(a.order, ticket // a.kv_heads), ticket % a.kv_heads
+            row, head = int_at(a.order, ticket % a.count), ticket // a.count
             _begin(a, row, head, query, highest, total, mixed)
             position, length = int_at(a.starts, row), int_at(a.lengths, row)
             while position < length:

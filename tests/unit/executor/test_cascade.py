@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from executor.attention import cpu
+from executor.attention import cascade, cpu
 from executor.attention.base import AttentionOptions, LayerCache, PackedBatch, Slots
 from executor.attention.cascade import SharedPrefix, shared_prefixes
 from executor.attention.cpu import CpuAttention
@@ -15,6 +15,12 @@ from executor.attention.reference import reference_attention
 BLOCK, KV_HEADS, GROUP, SIZE = 16, 2, 3, 32
 SYSTEM = list(range(9))
 OTHER = list(range(20, 29))
+
+
+@pytest.fixture(autouse=True)
+def _small_groups_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cascade, "MIN_ROWS", 8)
+    monkeypatch.setattr(cascade, "MIN_TOKENS", 128)
 
 
 def batch_of(sequences: list[tuple[list[int], int, int]]) -> PackedBatch:
