@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numba
 import numpy as np
 from numba import carray, types
 from numpy.typing import NDArray
 
+from executor.attention import vectors
 from executor.attention.vectors import (
     copy_bytes,
     dots,
@@ -89,7 +92,10 @@ _kernels: list[Any] = []
 
 def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
     # One function with constants in it alone: a closure over others would never be found again
-    # in Numba's cache on disk.
+    # in Numba's cache on disk. The cache knows this file and the constants; `revision` tells it
+    # of the instructions, lest it keep those of an older release.
+    revision = crc32(Path(vectors.__file__).read_bytes())
+
     def kernel(pointer):  # type: ignore[no-untyped-def]
         a = carray(pointer, 1)[0]
         query = np.empty((group, key_size), dtype=np.float32)
@@ -98,7 +104,7 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
         highest = np.empty(group, dtype=np.float32)
         total = np.empty(group, dtype=np.float32)
         ticket = take_ticket(a.counter)
-        while ticket < a.count * a.kv_heads:
+        while revision >= 0 and ticket < a.count * a.kv_heads:
             row, head = int_at(a.order, ticket % a.count), ticket // a.count
             _begin(a, row, head, query, highest, total, mixed)
             position, length = int_at(a.starts, row), int_at(a.lengths, row)
