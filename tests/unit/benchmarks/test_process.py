@@ -39,9 +39,18 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPr
         yield WorkerProcess(Path(sys.executable), "echo.py", {"slots": 3}, log)
 
 
+def workers() -> list[psutil.Process]:
+    """Other tests of this process may have servers of their own."""
+    return [child for child in psutil.Process().children() if _is_worker(child)]
+
+
+def _is_worker(child: psutil.Process) -> bool:
+    return any(word.endswith("echo.py") for word in child.cmdline())
+
+
 def wait_until_asleep() -> None:
     """Hangs, and so fails, if it never is."""
-    [child] = psutil.Process().children()
+    [child] = workers()
     os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
 
 
@@ -56,7 +65,7 @@ def test_a_worker_answers_and_sleeps_in_between(worker: WorkerProcess, tmp_path:
             assert (reply["answers"], reply["length"]) == ([[1, 2]], [4])
             assert reply["wall_s"] >= 0
             assert reply["peak_rss_mib"] > 1
-    assert psutil.Process().children() == []
+    assert workers() == []
     assert "no reply" in (tmp_path / "log").read_text()
 
 

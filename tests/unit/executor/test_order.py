@@ -16,7 +16,8 @@ ONE_AT_A_TIME = limits(seqs=1, tokens=64, length=256, blocks=100, size=4)
 
 
 def order(policy: SchedulingPolicy, *requests: Request) -> list[str]:
-    engine = fake_engine(ONE_AT_A_TIME, Scheduling(policy=policy))
+    scheduling = Scheduling(policy=policy, max_num_waiting=len(requests))
+    engine = fake_engine(ONE_AT_A_TIME, scheduling)
     return [completion.request_id for completion in engine.run(requests)]
 
 
