@@ -17,7 +17,7 @@ CPU_MEMORY_SHARE = 0.4
 CUDA_MEMORY_SHARE = 0.9
 """Of the memory free once the weights are loaded; activations take the rest."""
 
-CPU_MAX_NUM_SEQS = 64
+CPU_MAX_NUM_SEQS = 128
 CUDA_MAX_NUM_SEQS = 256
 CUDA_MAX_NUM_BATCHED_TOKENS = 8192
 

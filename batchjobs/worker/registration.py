@@ -121,7 +121,7 @@ class Registration:
             return Condition()
         model, metrics = engine
         running, waiting = metrics.num_requests_running, metrics.num_requests_waiting
-        rate.observe(time.monotonic(), metrics.computed_tokens_total, is_busy=running + waiting > 0)
+        rate.observe(time.monotonic(), metrics.covered_tokens_total, is_busy=running + waiting > 0)
         return Condition(
             loaded_model=model,
             tokens_per_second=rate.per_second,
