@@ -373,7 +373,8 @@ def start(*arguments: str, **settings: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_job_says_how_to_go_on_and_loses_nothing(home: Path, number: int) -> None:
     count = 120
-    file = write(*(line(f"line-{i}", max_tokens=40, ignore_eos=True) for i in range(count)))
+    long = {"max_tokens": 100, "ignore_eos": True, "temperature": 1}
+    file = write(*(line(f"line-{i}", **long) for i in range(count)))
     slowly = {"BATCHJOBS_MAX_NUM_SEQS": "2", "BATCHJOBS_CHECKPOINT_SECONDS": "0.1"}
     with start("submit", file, "-o", "out.jsonl", **slowly) as process:
         assert process.stdout is not None
