@@ -129,7 +129,6 @@ FEW_REQUESTS = 5
 _OFTEN = 0.2
 _MANY_PREEMPTIONS = 0.05
 _MUCH_RECOMPUTED = 0.01
-_UNEVEN = 5.0
 
 
 def advice(figures: RunFigures, symptoms: Symptoms, limits: Limits) -> tuple[str, ...]:
@@ -163,11 +162,5 @@ def _sentences(figures: RunFigures, symptoms: Symptoms, limits: Limits) -> list[
         found.append(
             f"{figures.preemptions:,} preemptions made {figures.recomputed_tokens:,} tokens be"
             f" computed again: lower BATCHJOBS_MAX_NUM_SEQS (now {limits.max_num_seqs})."
-        )
-    if figures.step_p50 and figures.step_p99 > _UNEVEN * figures.step_p50:
-        found.append(
-            "Long prompts make some steps much longer than the rest. That costs no throughput;"
-            " for even steps lower BATCHJOBS_MAX_NUM_BATCHED_TOKENS (now"
-            f" {limits.max_num_batched_tokens:,})."
         )
     return found

@@ -90,11 +90,6 @@ def test_a_good_run_needs_no_advice() -> None:
             Symptoms(steps=100),
             "lower BATCHJOBS_MAX_NUM_SEQS",
         ),
-        (
-            replace(FIGURES, step_p99=0.51),
-            Symptoms(steps=100),
-            "lower BATCHJOBS_MAX_NUM_BATCHED_TOKENS (now 64)",
-        ),
     ],
 )
 def test_a_symptom_gives_its_advice(figures: RunFigures, symptoms: Symptoms, words: str) -> None:
