@@ -253,11 +253,15 @@ def owners(session: Session) -> set[str]:
 
 
 def next_model(
-    session: Session, *, models: Collection[str] | None = None, job_id: str | None = None
+    session: Session,
+    *,
+    models: Collection[str] | None = None,
+    job_id: str | None = None,
+    without: Collection[str] = (),
 ) -> str | None:
-    """The model of the shard that `claim_next` would give."""
+    """The model of the shard that `claim_next` would give if there were none of `without`."""
     urgent = _claimable(models=models, job_id=job_id).with_only_columns(Shard.model)
-    return session.scalar(urgent.limit(1))
+    return session.scalar(urgent.where(Shard.model.not_in(without)).limit(1))
 
 
 def waiting_models(session: Session) -> list[str]:

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from batchjobs import catalogue
 from batchjobs.deployment import Deployment
+from batchjobs.errors import ModelError, NotFoundError
 from batchjobs.models import Model
 from batchjobs.obs.logs import log_fields
 from batchjobs.queue import claims
@@ -16,6 +17,7 @@ from batchjobs.worker.model_session import ModelSession
 from batchjobs.worker.presence import present
 from batchjobs.worker.progress import ModelReport, Progress, RunReport
 from batchjobs.worker.registration import Registration
+from batchjobs.worker.set_aside import SetAside
 from batchjobs.worker.stop import StopSignal
 from batchjobs.worker.tending import tend
 
@@ -46,7 +48,7 @@ def run_jobs(
         Registration(deployment, models=models, job_id=job_id) as me,
         log_fields(worker=me.id),
     ):
-        return _run_what_waits(deployment, me, engines, stop, job_id, models, on_progress)
+        return _run_what_waits(deployment, me, engines, stop, job_id, models, on_progress, None)
 
 
 def _run_what_waits(
@@ -57,13 +59,31 @@ def _run_what_waits(
     job_id: str | None,
     models: Collection[str] | None,
     on_progress: Callable[[Progress], None],
+    set_aside: SetAside | None,
 ) -> RunReport:
+    """Without `set_aside`, a model that cannot be used ends the run."""
     reports: list[ModelReport] = []
     tend(deployment, job_id)
+
+    def next_name() -> str | None:
+        unusable = () if set_aside is None else set_aside.names
+        with deployment.database.read() as session:
+            return claims.next_model(session, models=models, job_id=job_id, without=unusable)
+
     # A worker's lock is there only while there is work: most looks find none.
-    while model := _most_urgent_model(deployment, job_id, models):
+    while name := next_name():
         stop.check()
-        loaded = me.load(engines, model)
+        try:
+            model = _resolve(deployment, name)
+            loaded = me.load(engines, model)
+        except (ModelError, NotFoundError) as unusable:
+            if set_aside is None:
+                raise
+            set_aside.add(name)
+            if set_aside.has_all(models):
+                raise
+            logger.error("Lines of this model wait: %s", unusable, extra={"model": name})
+            continue
         with present(deployment.settings.workers_dir, me.id):
             session = ModelSession(
                 deployment,
@@ -73,9 +93,7 @@ def _run_what_waits(
                 job_id=job_id,
                 on_progress=on_progress,
                 stop=stop,
-                is_anothers_turn=lambda name=model.name: (  # type: ignore[misc]
-                    _most_urgent_name(deployment, job_id, models) not in (None, name)
-                ),
+                is_anothers_turn=lambda name=name: next_name() not in (None, name),  # type: ignore[misc]
             )
             reports.append(session.run())
     return RunReport(models=tuple(reports))
@@ -89,17 +107,19 @@ def work_on(
     models: Collection[str] | None = None,
     on_report: Callable[[RunReport], None] = lambda report: None,
 ) -> NoReturn:
-    """Run what comes, and look again every poll_seconds when nothing is waiting.
+    """Run what comes, and look again every poll_seconds when nothing is waiting. Lines of a model
+    that cannot be used wait, and those of others do not wait for it.
 
     Raises:
         Interrupted: asked to stop.
-        ModelError, NotFoundError: as `run_jobs`.
+        ModelError, NotFoundError: none of `models` can be used.
     """
+    set_aside = SetAside()
     with Registration(deployment, models=models) as me, log_fields(worker=me.id):
         logger.info("Worker looks for work on %s", ", ".join(sorted(models or ())) or "any model")
         while True:
             report = _run_what_waits(
-                deployment, me, engines, stop, None, models, lambda progress: None
+                deployment, me, engines, stop, None, models, lambda progress: None, set_aside
             )
             if report.models:
                 on_report(report)
@@ -107,18 +127,6 @@ def work_on(
             stop.check()
 
 
-def _most_urgent_model(
-    deployment: Deployment, job_id: str | None, models: Collection[str] | None
-) -> Model | None:
-    name = _most_urgent_name(deployment, job_id, models)
-    if name is None:
-        return None
+def _resolve(deployment: Deployment, name: str) -> Model:
     with deployment.database.read() as session:
         return catalogue.resolve(session, name)
-
-
-def _most_urgent_name(
-    deployment: Deployment, job_id: str | None, models: Collection[str] | None
-) -> str | None:
-    with deployment.database.read() as session:
-        return claims.next_model(session, models=models, job_id=job_id)

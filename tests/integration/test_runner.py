@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from batchjobs import catalogue
 from batchjobs.deployment import Deployment
 from batchjobs.errors import Interrupted, ModelError, NotFoundError
 from batchjobs.models import Job, Model, Shard
@@ -17,7 +18,7 @@ from batchjobs.queue import claims, jobs, tallies
 from batchjobs.states import JobState
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.progress import Progress, RunReport
-from batchjobs.worker.runner import run_jobs
+from batchjobs.worker.runner import run_jobs, work_on
 from batchjobs.worker.stop import StopSignal
 from batchjobs.worker.tending import tend
 from executor.fake import ByteTokenizer
@@ -500,6 +501,45 @@ def test_model_that_cannot_be_loaded_leaves_the_job_resumable(deployment: Deploy
     assert load_job(deployment, job_id).status == JobState.IN_PROGRESS
     run(deployment, job_id)
     assert load_job(deployment, job_id).status == JobState.COMPLETED
+
+
+class HalfBroken(FakeEngines):
+    """The model "other" is damaged."""
+
+    def load(self, model: Model) -> LoadedModel:
+        if model.name == "other":
+            raise ModelError("other is damaged.")
+        return super().load(model)
+
+
+def test_worker_that_stays_leaves_a_damaged_model_aside(
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = start_job(deployment, [chat("a", model="other")])
+    good = start_job(deployment, chats(2), completion_window="7d")
+    stop = new_stop()
+    with pytest.raises(Interrupted):
+        work_on(deployment, engines=HalfBroken(), stop=stop, on_report=lambda report: stop.set())
+    assert load_job(deployment, good).status == JobState.COMPLETED
+    assert load_job(deployment, damaged).status == JobState.IN_PROGRESS
+    assert caplog.text.count("other is damaged") == 1
+
+
+def test_worker_of_damaged_models_only_ends_with_the_reason(deployment: Deployment) -> None:
+    start_job(deployment, [chat("a", model="other")])
+    with pytest.raises(ModelError, match="damaged"):
+        work_on(deployment, engines=HalfBroken(), stop=new_stop(), models=["other"])
+
+
+def test_model_that_has_left_the_catalogue_is_left_aside(deployment: Deployment) -> None:
+    with deployment.database.write() as session:
+        catalogue.remove(session, "other")
+    start_job(deployment, [chat("a", model="other")])
+    good = start_job(deployment, chats(2), completion_window="7d")
+    stop = new_stop()
+    with pytest.raises(Interrupted):
+        work_on(deployment, engines=FakeEngines(), stop=stop, on_report=lambda report: stop.set())
+    assert load_job(deployment, good).status == JobState.COMPLETED
 
 
 def test_unknown_job_is_refused(deployment: Deployment) -> None:

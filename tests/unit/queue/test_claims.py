@@ -351,6 +351,7 @@ def test_next_model_is_that_of_the_shard_that_would_be_claimed(deployment: Deplo
     sooner = start_job(deployment, [*lines("ab", model="y"), *lines("cd", model="z")])
     assert next_model(deployment) == "y"
     assert next_model(deployment, models=["x", "z"]) == "z"
+    assert next_model(deployment, without=["y", "z"]) == "x"
     assert next_model(deployment, job_id=later) == "x"
     must_claim(deployment, models=["y"])
     assert next_model(deployment, job_id=sooner) == "z"
