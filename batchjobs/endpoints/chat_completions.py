@@ -18,11 +18,9 @@ from batchjobs.endpoints.parameters import (
     MAX_TOP_LOGPROBS,
     NEEDS_GRAMMAR,
     SAMPLING,
-    TokenLimits,
     check_body,
     read_honoured,
-    read_max_tokens,
-    read_sampling,
+    read_request,
     refuse_prewarm,
 )
 from batchjobs.endpoints.support import Parameter, honoured, no_effect, refused
@@ -88,19 +86,16 @@ class ChatCompletions:
         refuse_prewarm(asked)
         messages = read_messages(asked, ignore_unknown=model.ignore_unknown)
         prompt = _settings(asked, model).render(messages, model.tokenizer, param="messages")
-        limits = TokenLimits(
-            max_model_len=model.max_model_len,
-            prompt_tokens=len(prompt),
-            default=None,
-            param="messages",
-        )
-        sampling = read_sampling(
+        request = read_request(
             asked,
+            prompt,
             logprobs=_read_logprobs(asked),
-            max_tokens=read_max_tokens(asked, _max_tokens_name(asked), limits),
-            default_seed=line.seed,
+            max_tokens_name=_max_tokens_name(asked),
+            param="messages",
+            line=line,
+            model=model,
         )
-        return [Request(id="0", prompt_token_ids=tuple(prompt), sampling=sampling)]
+        return [request]
 
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]

@@ -7,10 +7,10 @@ a request asks for is never silently left out.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from batchjobs.endpoints.base import Body, LineProblem
+from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext
 from batchjobs.endpoints.fields import (
     as_problem,
     check_length,
@@ -24,7 +24,7 @@ from batchjobs.endpoints.fields import (
 )
 from batchjobs.endpoints.support import Parameter, Support, honoured, no_effect, refused
 from batchjobs.errors import InvalidRequestError
-from executor.request import SamplingParams
+from executor.request import Request, SamplingParams
 
 MAX_STOP_STRINGS = 16
 MAX_CHOICES = 128
@@ -173,6 +173,36 @@ def refuse_prewarm(body: Body) -> None:
         raise wrong_type("prompt_cache_options", "an object", options)
     if options and options.get("prewarm"):
         raise unsupported("prompt_cache_options.prewarm")
+
+
+def read_request(
+    body: Body,
+    prompt: Sequence[int],
+    *,
+    logprobs: int | None,
+    max_tokens_name: str,
+    param: str,
+    line: LineContext,
+    model: ModelContext,
+) -> Request:
+    """The one engine request of a body whose answer may take all that the prompt leaves.
+
+    `max_tokens_name` and `param` are the body's words for the answer's limit and the prompt.
+    Raises as `read_sampling` and `read_max_tokens`.
+    """
+    limits = TokenLimits(
+        max_model_len=model.max_model_len,
+        prompt_tokens=len(prompt),
+        default=None,
+        param=param,
+    )
+    sampling = read_sampling(
+        body,
+        logprobs=logprobs,
+        max_tokens=read_max_tokens(body, max_tokens_name, limits),
+        default_seed=line.seed,
+    )
+    return Request(id="0", prompt_token_ids=tuple(prompt), sampling=sampling)
 
 
 def read_sampling(

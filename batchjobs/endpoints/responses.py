@@ -24,11 +24,9 @@ from batchjobs.endpoints.parameters import (
     MAX_TOP_LOGPROBS,
     NEEDS_GRAMMAR,
     SAMPLING,
-    TokenLimits,
     check_body,
     read_honoured,
-    read_max_tokens,
-    read_sampling,
+    read_request,
     refuse_prewarm,
 )
 from batchjobs.endpoints.response_input import read_input
@@ -92,19 +90,16 @@ class Responses:
         _check_text(asked, ignore_unknown=model.ignore_unknown)
         messages = read_input(asked, ignore_unknown=model.ignore_unknown)
         prompt = _settings(asked, model).render(messages, model.tokenizer, param="input")
-        limits = TokenLimits(
-            max_model_len=model.max_model_len,
-            prompt_tokens=len(prompt),
-            default=None,
-            param="input",
-        )
-        sampling = read_sampling(
+        request = read_request(
             asked,
+            prompt,
             logprobs=_read_logprobs(asked),
-            max_tokens=read_max_tokens(asked, "max_output_tokens", limits),
-            default_seed=line.seed,
+            max_tokens_name="max_output_tokens",
+            param="input",
+            line=line,
+            model=model,
         )
-        return [Request(id="0", prompt_token_ids=tuple(prompt), sampling=sampling)]
+        return [request]
 
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]

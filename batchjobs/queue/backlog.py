@@ -14,21 +14,13 @@ from batchjobs.models import Job, Part, Shard
 from batchjobs.outlook import Habit, LiveWorker, OpenJob, Share, estimate_remaining_tokens
 from batchjobs.queue import workers
 from batchjobs.queue.order import MOST_URGENT_FIRST
-from batchjobs.queue.tallies import Tally
+from batchjobs.queue.tallies import SUMS, Tally, summed
 from batchjobs.states import JobState
 
 RECENT_JOBS = 20
 """How many completed jobs are looked at for what requests to a model take."""
 
 _OPEN = (JobState.VALIDATING, JobState.IN_PROGRESS)
-_DONE = (
-    Part.completed_lines,
-    Part.failed_lines,
-    Part.prompt_tokens,
-    Part.cached_tokens,
-    Part.completion_tokens,
-    Part.input_bytes,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,21 +88,13 @@ def _share(model: str, *, lines: int, size: float, done: Tally, habit: Habit | N
 def _done(session: Session) -> dict[tuple[str, str], Tally]:
     """What has come of the jobs in progress, by job and model."""
     rows = session.execute(
-        select(Part.job_id, Shard.model, *(func.sum(column) for column in _DONE))
+        select(Part.job_id, Shard.model, *SUMS)
         .join(Shard, Shard.id == Part.shard_id)
         .join(Job, Job.id == Part.job_id)
         .where(Job.status == JobState.IN_PROGRESS)
         .group_by(Part.job_id, Shard.model)
     )
-    names = [column.key for column in _DONE]
-    return {
-        (job_id, model): _tally(dict(zip(names, map(int, sums), strict=True)))
-        for job_id, model, *sums in rows
-    }
-
-
-def _tally(sums: dict[str, int]) -> Tally:
-    return Tally(completed=sums.pop("completed_lines"), failed=sums.pop("failed_lines"), **sums)
+    return {(job_id, model): summed(sums) for job_id, model, *sums in rows}
 
 
 def _habits(session: Session, done: dict[tuple[str, str], Tally]) -> dict[str, Habit]:

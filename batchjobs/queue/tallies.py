@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from sqlalchemy import func, select
@@ -30,6 +31,17 @@ class Tally:
         )
 
 
+SUMS = (
+    func.sum(Part.completed_lines),
+    func.sum(Part.failed_lines),
+    func.sum(Part.prompt_tokens),
+    func.sum(Part.cached_tokens),
+    func.sum(Part.completion_tokens),
+    func.sum(Part.input_bytes),
+)
+"""Of committed parts, for `summed`."""
+
+
 def tally(session: Session, job: Job) -> Tally:
     """Sums over the committed parts, or the final numbers of a published job."""
     if job.completed_lines is not None:
@@ -41,19 +53,14 @@ def tally(session: Session, job: Job) -> Tally:
             completion_tokens=job.completion_tokens or 0,
             input_bytes=job.total_bytes,
         )
-    columns = (
-        Part.completed_lines,
-        Part.failed_lines,
-        Part.prompt_tokens,
-        Part.cached_tokens,
-        Part.completion_tokens,
-        Part.input_bytes,
-    )
     sums = session.execute(
-        select(*(func.coalesce(func.sum(column), 0) for column in columns)).where(
-            Part.job_id == job.id
-        )
+        select(*(func.coalesce(column, 0) for column in SUMS)).where(Part.job_id == job.id)
     ).one()
+    return summed(sums)
+
+
+def summed(sums: Sequence[int]) -> Tally:
+    """The tally of a row of `SUMS`; some databases give their sums as decimals."""
     completed, failed, prompt_tokens, cached_tokens, completion_tokens, input_bytes = map(int, sums)
     return Tally(
         completed=completed,
