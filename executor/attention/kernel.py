@@ -71,6 +71,7 @@ TILE = 64
 _LOWEST = np.float32(-1e30)
 
 
+@cache
 def fitting_width(group: int, key_size: int, value_size: int, block_size: int) -> int | None:
     """Floats a vector for these sizes; None if there is no kernel for them."""
     sizes = (key_size, value_size, block_size)

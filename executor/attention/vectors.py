@@ -7,6 +7,7 @@ that everything unrolls. Runs on any CPU that LLVM knows.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import llvmlite.binding
@@ -25,8 +26,10 @@ def _intrinsic(function: Any) -> Any:
     return intrinsic(prefer_literal=True)(function)
 
 
+@cache
 def vector_width() -> int:
-    """Floats in a vector register of this CPU: 16 with AVX-512, else 8."""
+    """Floats in a vector register of this CPU: 16 with AVX-512, else 8. Asked once: LLVM takes
+    a quarter of a millisecond to answer."""
     features = llvmlite.binding.get_host_cpu_features()
     return 16 if features.get("avx512f") else 8
 
