@@ -23,7 +23,7 @@ from executor.attention.cascade import (
 )
 from executor.attention.kernel import ARGUMENTS, attention_kernel, fitting_width
 from executor.attention.sdpa import sdpa_attention
-from executor.attention.team import run_together
+from executor.team import run_together
 
 Ints = NDArray[np.int64]
 

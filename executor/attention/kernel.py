@@ -19,8 +19,8 @@ import numpy as np
 from numba import carray, types
 from numpy.typing import NDArray
 
-from executor.attention import vectors
-from executor.attention.vectors import (
+from executor import vectors
+from executor.vectors import (
     copy_bytes,
     dots,
     float_at,

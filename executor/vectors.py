@@ -22,6 +22,9 @@ _ACCUMULATORS = {16: 24, 8: 12}
 """Vector registers that hold sums, by the width: of 32 with AVX-512, of 16 without."""
 
 
+CACHE_LINE = 64
+
+
 def _intrinsic(function: Any) -> Any:
     return intrinsic(prefer_literal=True)(function)
 
@@ -114,6 +117,114 @@ def _emit_mix(
                     builder.store(_fma(builder, spread, loaded[part], total), sums[g, part])
         for at, place in places.items():
             _store(builder, builder.load(sums[at]), mixed, place)
+
+
+@_intrinsic
+def multiply(
+    typing: Any, left: Any, left_row: Any, right: Any, right_row: Any, inner: Any,
+    start: Any, start_row: Any, product: Any, product_row: Any, ahead: Any, ahead_step: Any,
+    rows: Any, most_rows: Any, vectors: Any, width: Any,
+) -> Any:  # fmt: skip
+    """product = start + left @ right, for up to `most_rows` rows of `vectors` * `width` columns.
+
+    Addresses of float32 left [rows, inner], right [inner, columns], start and product
+    [rows, columns], each followed by its row's stride in numbers (0 starts all rows alike).
+    Meanwhile `ahead_step` bytes from `ahead` on are fetched for each of `inner`. The last three
+    are literals; `rows` is any number from 1 to `most_rows`.
+    """
+    most, *shape = [kind.literal_value for kind in (most_rows, vectors, width)]
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        _emit_multiply(builder, arguments[:11], arguments[11], most, *shape)
+        return _nothing()
+
+    return _signature(12, most_rows, vectors, width), generate
+
+
+def _emit_multiply(
+    builder: Any, given: Any, rows: Any, most: int, vectors: int, width: int
+) -> None:
+    """One piece of code for each number of rows, so that their sums stay in registers."""
+    done = builder.append_basic_block("multiplied")
+    choice = builder.switch(rows, done)
+    for count in range(1, most + 1):
+        block = builder.append_basic_block(f"multiply_{count}")
+        choice.add_case(_int(count), block)
+        builder.position_at_end(block)
+        _emit_product(builder, given, count, vectors, width)
+        builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _emit_product(builder: Any, given: Any, rows: int, vectors: int, width: int) -> None:
+    left_row, right_row, inner, start_row, product_row = (given[i] for i in (1, 3, 4, 6, 8))
+    left, right, start, product, ahead = _pointers(builder, [given[i] for i in (0, 2, 5, 7, 9)])
+    columns = range(0, vectors * width, width)
+    lefts = [builder.gep(left, [builder.mul(_int(r), left_row)]) for r in range(rows)]
+    sums = [_start_sums(builder, start, start_row, r, columns, width) for r in range(rows)]
+    with cgutils.for_range_slice(builder, _int(0), inner, _int(1)) as (k, _):
+        line = builder.gep(right, [builder.mul(k, right_row)])
+        loaded = [_load(builder, line, column, width) for column in columns]
+        _fetch(builder, ahead, builder.mul(k, given[10]), 4 * len(columns) * width)
+        at = k
+        for r in range(rows):
+            number = _broadcast(builder, builder.load(builder.gep(lefts[r], [at])), width)
+            added = [
+                _fma(builder, number, vector, builder.load(total))
+                for vector, total in zip(loaded, sums[r], strict=True)
+            ]
+            *added, at = _in_this_order(builder, [*added, at])
+            for vector, total in zip(added, sums[r], strict=True):
+                builder.store(vector, total)
+    for r in range(rows):
+        line = builder.gep(product, [builder.mul(_int(r), product_row)])
+        for column, total in zip(columns, sums[r], strict=True):
+            _store(builder, builder.load(total), line, column)
+
+
+def _start_sums(
+    builder: Any, start: Any, start_row: Any, row: int, columns: range, width: int
+) -> list[Any]:
+    line = builder.gep(start, [builder.mul(_int(row), start_row)])
+    return [
+        cgutils.alloca_once_value(builder, _load(builder, line, column, width))
+        for column in columns
+    ]
+
+
+def _in_this_order(builder: Any, values: list[Any]) -> list[Any]:
+    """The values as they are, known only once all that was to be computed before them is.
+
+    Left alone, LLVM loads a number for every row first and runs out of registers for the sums:
+    eleven rows then take twice as long as they should.
+    """
+    kinds = [value.type for value in values]
+    if not llvmlite.binding.get_process_triple().startswith("x86_64"):
+        return values
+    register = {16: "v", 8: "x"}[kinds[0].count]
+    names = [register] * (len(values) - 1) + ["r"]
+    constraints = [f"={name}" for name in names] + [str(i) for i in range(len(names))]
+    result = ir.LiteralStructType(kinds)
+    nothing = ir.InlineAsm(
+        ir.FunctionType(result, kinds), "", ",".join(constraints), side_effect=True
+    )
+    same = builder.call(nothing, values)
+    return [builder.extract_value(same, i) for i in range(len(values))]
+
+
+def _fetch(builder: Any, base: Any, offset: Any, count: int) -> None:
+    """Ask for `count` bytes to be brought into the core's larger cache."""
+    byte, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(ir.VoidType(), [byte, int32, int32, int32]),
+        "llvm.prefetch.p0i8",
+    )
+    start = builder.gep(builder.bitcast(base, byte), [offset])
+    reading, second_level, data = (ir.Constant(int32, n) for n in (0, 2, 1))
+    for line in range(0, count, CACHE_LINE):
+        place = builder.gep(start, [_int(line)])
+        builder.call(function, [place, reading, second_level, data])
 
 
 @_intrinsic
