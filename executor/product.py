@@ -22,14 +22,10 @@ from numba import carray, types
 from torch import Tensor
 
 from executor import team, vectors
-from executor.vectors import multiply, take_ticket, vector_width
+from executor.vectors import MOST_ROWS, multiply, take_ticket, vector_width
 
 VECTORS = 2
 """Vector registers side by side: a panel has VECTORS * width columns."""
-
-_MOST_ROWS = {16: 14, 8: 6}
-"""Rows whose sums fit the registers, by the vectors' width, beside a line of the panel and a
-number of the row."""
 
 _CHUNK_NUMBERS = 150_000
 """Of the rows that are multiplied by all panels before the next ones: 600 KB, which stay in a
@@ -96,7 +92,7 @@ def fits(weight: Tensor) -> bool:
 @cache
 def product_kernel(width: int) -> int:
     """The address of the kernel void(_Arguments*); call it on any threads."""
-    kernel = _make(_MOST_ROWS[width], VECTORS, width)
+    kernel = _make(MOST_ROWS[width], VECTORS, width)
     _kernels.append(kernel)
     return int(kernel.address)
 

@@ -18,6 +18,10 @@ from numba.extending import intrinsic
 _FLOAT = ir.FloatType()
 _INT = ir.IntType(64)
 
+MOST_ROWS = {16: 14, 8: 6}
+"""Rows that `multiply` takes with two vectors to a row, by the width: their sums, a line of the
+right matrix and a number of the left one fill the registers."""
+
 _ACCUMULATORS = {16: 24, 8: 12}
 """Vector registers that hold sums, by the width: of 32 with AVX-512, of 16 without."""
 
@@ -117,6 +121,47 @@ def _emit_mix(
                     builder.store(_fma(builder, spread, loaded[part], total), sums[g, part])
         for at, place in places.items():
             _store(builder, builder.load(sums[at]), mixed, place)
+
+
+@_intrinsic
+def transpose(typing: Any, source: Any, target: Any, size: Any, target_row: Any, width: Any) -> Any:
+    """Turn `width` rows of `size` numbers, one behind the other, into `size` rows of `width`.
+
+    Addresses of float32; the target's rows are `target_row` numbers apart. The last three are
+    literals, and `size` is a multiple of `width`.
+    """
+    shape = [kind.literal_value for kind in (size, target_row, width)]
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        _emit_transpose(builder, *_pointers(builder, arguments[:2]), *shape)
+        return _nothing()
+
+    return _signature(2, size, target_row, width), generate
+
+
+def _emit_transpose(
+    builder: Any, source: Any, target: Any, size: int, target_row: int, width: int
+) -> None:
+    for column in range(0, size, width):
+        rows = [_load(builder, source, r * size + column, width) for r in range(width)]
+        for r, row in enumerate(_turn(builder, rows)):
+            _store(builder, row, target, (column + r) * target_row)
+
+
+def _turn(builder: Any, rows: list[Any]) -> list[Any]:
+    """The columns of a square, by exchanging ever smaller squares beside the diagonal."""
+    width = len(rows)
+    distance = width // 2
+    while distance:
+        lanes = range(width)
+        upper = [lane + width - distance if lane & distance else lane for lane in lanes]
+        lower = [lane + width if lane & distance else lane + distance for lane in lanes]
+        for i in (i for i in lanes if not i & distance):
+            pair = rows[i], rows[i + distance]
+            rows[i] = _shuffle(builder, *pair, upper)
+            rows[i + distance] = _shuffle(builder, *pair, lower)
+        distance //= 2
+    return rows
 
 
 @_intrinsic

@@ -9,7 +9,8 @@ import torch
 
 from executor import team
 from executor.attention.base import LayerCache, Slots
-from executor.attention.kernel import exponential, fitting_width
+from executor.attention.kernel import fitting_width
+from executor.attention.softmax import exponential
 from executor.vectors import int_at, take_ticket
 
 
