@@ -273,15 +273,130 @@ def _fetch(builder: Any, base: Any, offset: Any, count: int) -> None:
 
 
 @_intrinsic
-def power_of_two(typing: Any, exponent: Any) -> Any:
-    """2 ** exponent as float32, for an int32 in [-126, 127]."""
+def exponential(typing: Any, x: Any) -> Any:
+    """e ** x as float32 for x <= 0, within 3 units in the last place; 0 from -87 on."""
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        int32 = ir.IntType(32)
-        biased = builder.add(arguments[0], ir.Constant(int32, 127))
-        return builder.bitcast(builder.shl(biased, ir.Constant(int32, 23)), _FLOAT)
+        return emit_exponential(builder, arguments[0])
 
-    return types.float32(types.int32), generate
+    return types.float32(types.float32), generate
+
+
+def emit_exponential(builder: Any, x: Any) -> Any:
+    """2 ** n times a polynomial on half an octave either side (Cephes' coefficients).
+
+    `x` is a number or a vector of them, at most 0.
+    """
+    lowest = _constant(x.type, -87.0)
+    bounded = _higher(builder, x, lowest)
+    octaves = _fma(builder, bounded, _constant(x.type, 1.44269504), _constant(x.type, -0.5))
+    whole = builder.fptosi(octaves, _like(x.type, ir.IntType(32)))
+    n = builder.sitofp(whole, x.type)
+    r = _fma(builder, n, _constant(x.type, -0.693359375), bounded)
+    r = _fma(builder, n, _constant(x.type, 2.12194440e-4), r)
+    p = _constant(x.type, _EXPONENTIAL[0])
+    for coefficient in _EXPONENTIAL[1:]:
+        p = _fma(builder, p, r, _constant(x.type, coefficient))
+    biased = builder.add(whole, _constant(whole.type, 127))
+    power = builder.bitcast(builder.shl(biased, _constant(whole.type, 23)), x.type)
+    result = builder.fmul(
+        _fma(builder, p, builder.fmul(r, r), builder.fadd(r, _constant(x.type, 1.0))), power
+    )
+    inside = builder.fcmp_ordered(">", x, lowest)
+    return builder.select(inside, result, _constant(x.type, 0.0))
+
+
+_EXPONENTIAL = (
+    1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
+    5.0000001201e-1,
+)  # fmt: skip
+
+
+@_intrinsic
+def soften(
+    typing: Any, scores: Any, first: Any, last: Any, highest: Any, total: Any, mixed: Any,
+    keys: Any, size: Any, width: Any,
+) -> Any:  # fmt: skip
+    """Turn one query's scores into weights, and its state so far to the new maximum.
+
+    Addresses of float32 [keys], of the highest score and the sum of weights so far, and of
+    [size], what these weights have mixed. Scores outside [first, last) become 0. The last three
+    are literals; `keys` and `size` are multiples of `width`.
+    """
+    shape = [kind.literal_value for kind in (keys, size, width)]
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        scores, highest, total, mixed = _pointers(builder, arguments[:1] + arguments[3:6])
+        _emit_soften(builder, scores, *arguments[1:3], highest, total, mixed, *shape)
+        return _nothing()
+
+    return _signature(6, keys, size, width), generate
+
+
+def _emit_soften(
+    builder: Any, scores: Any, first: Any, last: Any, highest: Any, total: Any, mixed: Any,
+    keys: int, size: int, width: int,
+) -> None:  # fmt: skip
+    rows = [
+        _only(builder, _load(builder, scores, t, width), t, first, last)
+        for t in range(0, keys, width)
+    ]
+    before = builder.load(highest)
+    top = _over_all(builder, rows, _higher)
+    top = _higher(builder, top, before)
+    spread = _broadcast(builder, top, width)
+    weights = [emit_exponential(builder, builder.fsub(row, spread)) for row in rows]
+    for t, weight in zip(range(0, keys, width), weights, strict=True):
+        _store(builder, weight, scores, t)
+    added = _over_all(builder, weights, lambda b, one, other: b.fadd(one, other))
+    with builder.if_then(builder.fcmp_ordered(">", top, before)):
+        shrink = emit_exponential(builder, builder.fsub(before, top))
+        builder.store(top, highest)
+        builder.store(builder.fmul(shrink, builder.load(total)), total)
+        factor = _broadcast(builder, shrink, width)
+        for d in range(0, size, width):
+            _store(builder, builder.fmul(factor, _load(builder, mixed, d, width)), mixed, d)
+    builder.store(builder.fadd(builder.load(total), added), total)
+
+
+def _only(builder: Any, vector: Any, start: int, first: Any, last: Any) -> Any:
+    """The lanes whose place, from `start` on, is in [first, last); the others at -infinity."""
+    int32, width = ir.IntType(32), vector.type.count
+    places = ir.Constant(ir.VectorType(int32, width), list(range(start, start + width)))
+    begin, end = (_broadcast(builder, builder.trunc(n, int32), width) for n in (first, last))
+    inside = builder.and_(
+        builder.icmp_signed(">=", places, begin), builder.icmp_signed("<", places, end)
+    )
+    return builder.select(inside, vector, _constant(vector.type, float("-inf")))
+
+
+def _over_all(builder: Any, vectors: list[Any], combine: Any) -> Any:
+    """One number out of all lanes of some vectors."""
+    while len(vectors) > 1:
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [combine(builder, one, other) for one, other in pairs]
+    (vector,) = vectors
+    width = vector.type.count
+    distance = width // 2
+    while distance:
+        lanes = [lane ^ distance for lane in range(width)]
+        vector = combine(builder, vector, _shuffle(builder, vector, vector, lanes))
+        distance //= 2
+    return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
+
+
+def _higher(builder: Any, one: Any, other: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", one, other), one, other)
+
+
+def _like(kind: Any, element: Any) -> Any:
+    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
+
+
+def _constant(kind: Any, value: float) -> Any:
+    if isinstance(kind, ir.VectorType):
+        return ir.Constant(kind, [value] * kind.count)
+    return ir.Constant(kind, value)
 
 
 @_intrinsic
@@ -362,14 +477,15 @@ def _vector_at(builder: Any, base: Any, offset: int, width: int) -> Any:
 
 def _fma(builder: Any, left: Any, right: Any, added: Any) -> Any:
     kind = left.type
+    name = f"v{kind.count}f32" if isinstance(kind, ir.VectorType) else "f32"
     function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.fma.v{kind.count}f32"
+        builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.fma.{name}"
     )
     return builder.call(function, [left, right, added])
 
 
 def _broadcast(builder: Any, number: Any, width: int) -> Any:
-    vector = ir.VectorType(_FLOAT, width)
+    vector = ir.VectorType(number.type, width)
     one = builder.insert_element(
         ir.Constant(vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0)
     )

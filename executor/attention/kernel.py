@@ -25,7 +25,7 @@ from numba import carray, types
 
 from executor import vectors
 from executor.attention import softmax
-from executor.attention.softmax import TILE, Floats, jit, weigh
+from executor.attention.softmax import TILE, Floats, cap, jit
 from executor.vectors import (
     MOST_ROWS,
     copy_bytes,
@@ -34,6 +34,7 @@ from executor.vectors import (
     int_at,
     mix,
     multiply,
+    soften,
     take_ticket,
     transpose,
     vector_width,
@@ -155,7 +156,13 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
                     group, key_size, TILE, width,
                 )  # fmt: skip
                 for q in range(group):
-                    weigh(scores, place - tile, last, a.softcap, q, highest, total, mixed)
+                    if a.softcap > 0:
+                        cap(scores, place - tile, last, a.softcap, q)
+                    soften(
+                        scores.ctypes.data + 4 * q * TILE, place - tile, last,
+                        highest.ctypes.data + 4 * q, total.ctypes.data + 4 * q,
+                        mixed.ctypes.data + 4 * q * value_size, TILE, value_size, width,
+                    )  # fmt: skip
                 mix(
                     scores.ctypes.data, a.values + 4 * at * value_size, mixed.ctypes.data,
                     place - tile, last, group, value_size, TILE, width,
@@ -186,7 +193,17 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
                             scores.ctypes.data + 4 * (q * TILE + t), TILE, zeros.ctypes.data, 0,
                             count * group * (block + 1) // blocks - q, together, 2, wide,
                         )  # fmt: skip
-                _weigh_unit(a, first, count, group, position, length, scores, highest, total, mixed)
+                for q in range(count * group):
+                    member = int_at(a.members, first + q // group)
+                    begin = min(max(int_at(a.starts, member) - position, 0), length)
+                    last = min(int_at(a.ends, member) - position, length)
+                    if a.softcap > 0:
+                        cap(scores, begin, last, a.softcap, q)
+                    soften(
+                        scores.ctypes.data + 4 * q * TILE, begin, last,
+                        highest.ctypes.data + 4 * q, total.ctypes.data + 4 * q,
+                        mixed.ctypes.data + 4 * q * value_size, TILE, value_size, width,
+                    )  # fmt: skip
                 done = 0
                 while done < length:
                     part = _part(a, position + done, length - done)
@@ -279,22 +296,6 @@ def _state_at(a: Any, row: int, head: int, group: int, size: int) -> int:
     """The address of a row's states of one key head."""
     place: int = (int_at(a.places, row) * a.kv_heads + head) * group
     return a.states + 4 * place * (size + 2)  # type: ignore[no-any-return]
-
-
-@jit
-def _weigh_unit(
-    a: Any, first: int, count: int, group: int, position: int, length: int,
-    scores: Floats, highest: Floats, total: Floats, mixed: Floats,
-) -> None:  # fmt: skip
-    """Weights of a unit's queries for the tile at `position`: 0 for what a row may not see."""
-    for i in range(count):
-        row = int_at(a.members, first + i)
-        begin = min(max(int_at(a.starts, row) - position, 0), length)
-        end = max(min(int_at(a.ends, row) - position, length), begin)
-        for q in range(i * group, (i + 1) * group):
-            weigh(scores, begin, end, a.softcap, q, highest, total, mixed)
-            scores[q, :begin] = np.float32(0)
-            scores[q, end:] = np.float32(0)
 
 
 @jit

@@ -10,8 +10,7 @@ import torch
 from executor import team
 from executor.attention.base import LayerCache, Slots
 from executor.attention.kernel import fitting_width
-from executor.attention.softmax import exponential
-from executor.vectors import int_at, take_ticket
+from executor.vectors import exponential, int_at, take_ticket
 
 
 @numba.njit  # type: ignore[untyped-decorator]
