@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from executor.product import Panels, fits
+
 EXPECTED_ROWS = 64
 """For how many rows oneDNN chooses the order; any number is computed."""
 
@@ -30,6 +32,23 @@ class PrepackedLinear(nn.Module):
             rows, self._packed, self._bias, "none", [], ""
         )
         return product
+
+
+class PanelLinear(nn.Module):
+    """As `PrepackedLinear`, by our own kernel (`product`)."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self._panels = Panels(weight.detach(), None if bias is None else bias.detach())
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self._panels.multiply(rows)
+
+
+def packed_linear(weight: Tensor, bias: Tensor | None) -> PanelLinear | PrepackedLinear:
+    """The fastest layer there is for this weight here."""
+    return PanelLinear(weight, bias) if fits(weight) else PrepackedLinear(weight, bias)
 
 
 class SharedProduct:

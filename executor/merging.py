@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from executor.linear import LinearPart, PrepackedLinear, SharedProduct, can_prepack
+from executor.linear import LinearPart, SharedProduct, can_prepack, packed_linear
 
 
 @dataclass(slots=True, eq=False)
@@ -129,11 +129,11 @@ def _replace(group: list[_Site], *, prepack: bool) -> None:
     biases = [bias.detach() for site in group if (bias := _bias(site)) is not None]
     if len(group) == 1:
         if prepack:
-            group[0].replace(PrepackedLinear(weights[0], biases[0] if biases else None))
+            group[0].replace(packed_linear(weights[0], biases[0] if biases else None))
         return
     weight = torch.cat(weights)
     bias = torch.cat(biases) if biases else None
-    product = PrepackedLinear(weight, bias) if prepack else _linear(weight, bias)
+    product = packed_linear(weight, bias) if prepack else _linear(weight, bias)
     shared = SharedProduct(product, [len(part) for part in weights])
     for index, site in enumerate(group):
         site.replace(LinearPart(shared, index))

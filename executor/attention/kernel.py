@@ -1,14 +1,19 @@
-"""The attention kernel: each row of a packed batch reads its keys and values once, in blocks.
+"""The attention kernel: keys and values are read once for all queries that can share them.
 
-All query heads of a key head are scored together, with the softmax kept up as blocks come
-(online softmax, Milakov and Gimelshein 2018; FlashAttention). Threads take one key head of one
-row at a time, the longest row first. A prompt's tokens are rows as well. Head after head, so that
-keys which several rows read, a prompt's or a shared prefix's, stay in a core's own cache.
+A unit of work is one key head of some rows of a step that read the same tokens: a sequence's only
+row, a part of a prompt, or rows of several sequences with the same beginning. Its query heads are
+scored against a tile of keys after the other, with the softmax kept up (`softmax`; FlashAttention,
+Dao et al. 2022). A single row reads keys as they lie; several rows have them transposed once, and
+are a matrix product. Threads take one unit after the other, the longest first.
+
+A unit begins from nothing, or where an earlier call left its rows; it ends with their output, or
+leaves them for a later call: so rows attend over what they share first, and then each over its own
+(cascade attention, FlashInfer; Hydragen, Juravsky et al. 2024).
 """
 
 from __future__ import annotations
 
-import math
+import ctypes
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,60 +22,67 @@ from zlib import crc32
 import numba
 import numpy as np
 from numba import carray, types
-from numpy.typing import NDArray
 
-from executor.attention import vectors
-from executor.attention.vectors import (
+from executor import vectors
+from executor.attention import softmax
+from executor.attention.softmax import TILE, Floats, cap, jit
+from executor.vectors import (
+    MOST_ROWS,
     copy_bytes,
     dots,
     float_at,
     int_at,
     mix,
-    power_of_two,
+    multiply,
+    soften,
     take_ticket,
+    transpose,
     vector_width,
 )
-
-Floats = NDArray[np.float32]
 
 MAX_GROUP = 16
 """More query heads to a key head than this would not fit the registers."""
 
-ARGUMENTS = np.dtype(
-    [
-        ("query", np.int64),  # [T, Hq, Dk] at
-        ("query_row", np.int64),  # its strides, in numbers
-        ("query_head", np.int64),
-        ("output", np.int64),  # [T, Hq, Dv], contiguous
-        ("keys", np.int64),  # [N, Hkv, block_size, Dk], contiguous
-        ("values", np.int64),  # [N, Hkv, block_size, Dv], contiguous
-        ("kv_heads", np.int64),
-        ("block_size", np.int64),
-        ("count", np.int64),  # T rows
-        ("order", np.int64),  # [T] int64: which first
-        ("sequences", np.int64),  # [T] int64: whose each row is
-        ("lengths", np.int64),  # [T] int64: up to which token it attends
-        ("starts", np.int64),  # [T] int64: and from which
-        ("tables", np.int64),  # [S, table_width] int64
-        ("table_width", np.int64),
-        ("prefixes", np.int64),  # [T] int64: place in the next two, or -1
-        ("prefix_output", np.int64),  # [P, Hq, Dv]: attention over what lies before `starts`
-        ("prefix_lse", np.int64),  # [P, Hq]: log of its sum of exponentials
-        ("sinks", np.int64),  # [Hq], or 0
-        ("counter", np.int64),  # int64, 0 at the beginning
-        ("scale", np.float32),
-        ("softcap", np.float32),  # or 0
-    ],
-    align=True,
-)
-"""What a kernel is given; fields without a shape are numbers, others addresses."""
+UNIT_QUERIES = 56
+"""Query heads of one unit, about: they and their scores stay in a core's first cache."""
 
-TILE = 64
-"""Keys scored before the softmax is brought up to date."""
+
+class Arguments(ctypes.Structure):
+    """What a kernel is given; fields without a shape are numbers, others addresses."""
+
+    _fields_ = (
+        ("query", ctypes.c_int64),  # [T, Hq, Dk] at
+        ("query_row", ctypes.c_int64),  # its strides, in numbers
+        ("query_head", ctypes.c_int64),
+        ("output", ctypes.c_int64),  # [T, Hq, Dv], contiguous
+        ("keys", ctypes.c_int64),  # [N, Hkv, block_size, Dk], contiguous
+        ("values", ctypes.c_int64),  # [N, Hkv, block_size, Dv], contiguous
+        ("kv_heads", ctypes.c_int64),
+        ("block_size", ctypes.c_int64),
+        ("units", ctypes.c_int64),  # how many
+        ("order", ctypes.c_int64),  # [units] int64: which first
+        ("firsts", ctypes.c_int64),  # [units] int64: place of its first row in `members`
+        ("counts", ctypes.c_int64),  # [units] int64: its number of rows
+        ("members", ctypes.c_int64),  # int64: rows, those of a unit together
+        ("sequences", ctypes.c_int64),  # [T] int64: whose each row is
+        ("starts", ctypes.c_int64),  # [T] int64: from which token it attends
+        ("ends", ctypes.c_int64),  # [T] int64: and up to which
+        ("tables", ctypes.c_int64),  # [S, table_width] int64
+        ("table_width", ctypes.c_int64),
+        ("places", ctypes.c_int64),  # [T] int64: row's place in `states`, or -1; 0: none
+        ("states", ctypes.c_int64),  # [P, Hq, Dv + 2] float32: of rows that are left for later
+        ("leaves", ctypes.c_int64),  # whether this call leaves them, or else begins with them
+        ("sinks", ctypes.c_int64),  # [Hq], or 0
+        ("counter", ctypes.c_int64),  # int64, 0 at the beginning
+        ("scale", ctypes.c_float),
+        ("softcap", ctypes.c_float),  # or 0
+    )
+
 
 _LOWEST = np.float32(-1e30)
 
 
+@cache
 def fitting_width(group: int, key_size: int, value_size: int, block_size: int) -> int | None:
     """Floats a vector for these sizes; None if there is no kernel for them."""
     sizes = (key_size, value_size, block_size)
@@ -79,8 +91,24 @@ def fitting_width(group: int, key_size: int, value_size: int, block_size: int) -
 
 
 @cache
+def unit_rows(group: int, key_size: int, value_size: int, block_size: int) -> int:
+    """Rows that a unit may have: 1 where there is no product for these sizes."""
+    width = fitting_width(group, key_size, value_size, block_size)
+    return 1 if width is None or _product_width(width, value_size) is None else _rows(group)
+
+
+def _rows(group: int) -> int:
+    return max(2, UNIT_QUERIES // group)
+
+
+def _product_width(width: int, value_size: int) -> int | None:
+    """Products have two vectors to a row."""
+    return next((w for w in (16, 8) if w <= width and value_size % (2 * w) == 0), None)
+
+
+@cache
 def attention_kernel(group: int, key_size: int, value_size: int, width: int) -> int:
-    """The address of the kernel void(ARGUMENTS*) for these sizes; call it on any threads."""
+    """The address of the kernel void(Arguments*) for these sizes; call it on any threads."""
     kernel = _make(group, key_size, value_size, width)
     _kernels.append(kernel)
     return int(kernel.address)
@@ -93,50 +121,114 @@ _kernels: list[Any] = []
 def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
     # One function with constants in it alone: a closure over others would never be found again
     # in Numba's cache on disk. The cache knows this file and the constants; `revision` tells it
-    # of the instructions, lest it keep those of an older release.
-    revision = crc32(Path(vectors.__file__).read_bytes())
+    # of what is compiled into the function, lest it keep that of an older release.
+    revision = crc32(b"".join(Path(m.__file__).read_bytes() for m in (vectors, softmax)))
+    wide = _product_width(width, value_size) or 8
+    queries, together = _rows(group) * group, MOST_ROWS[wide]
 
     def kernel(pointer):  # type: ignore[no-untyped-def]
         a = carray(pointer, 1)[0]
-        query = np.empty((group, key_size), dtype=np.float32)
-        scores = np.empty((group, TILE), dtype=np.float32)
-        mixed = np.empty((group, value_size), dtype=np.float32)
-        highest = np.empty(group, dtype=np.float32)
-        total = np.empty(group, dtype=np.float32)
+        query = np.empty((queries, key_size), dtype=np.float32)
+        scores = np.empty((queries, TILE), dtype=np.float32)
+        mixed = np.empty((queries, value_size), dtype=np.float32)
+        highest = np.empty(queries, dtype=np.float32)
+        total = np.empty(queries, dtype=np.float32)
+        turned = np.empty((key_size, TILE), dtype=np.float32)
+        zeros = np.zeros(2 * wide, dtype=np.float32)
         ticket = take_ticket(a.counter)
-        while revision >= 0 and ticket < a.count * a.kv_heads:
-            row, head = int_at(a.order, ticket % a.count), ticket // a.count
-            _begin(a, row, head, query, highest, total, mixed)
-            position, length = int_at(a.starts, row), int_at(a.lengths, row)
-            while position < length:
+        while revision >= 0 and ticket < a.units * a.kv_heads:
+            unit, head = int_at(a.order, ticket % a.units), ticket // a.units
+            first, count = int_at(a.firsts, unit), int_at(a.counts, unit)
+            row = int_at(a.members, first)
+            position, end = int_at(a.starts, row), int_at(a.ends, row)
+            for i in range(count):
+                member = int_at(a.members, first + i)
+                position = min(position, int_at(a.starts, member))
+                end = max(end, int_at(a.ends, member))
+                _begin(a, member, head, i * group, group, query, highest, total, mixed)
+            while count == 1 and position < end:
                 place = position % a.block_size
                 tile = place - place % TILE
-                last = min(TILE, a.block_size - tile, length - position + place - tile)
+                last = min(TILE, a.block_size - tile, end - position + place - tile)
                 at = _token_at(a, row, position - place, head) + tile
-                values = a.values + 4 * at * value_size
                 dots(
                     query.ctypes.data, a.keys + 4 * at * key_size, scores.ctypes.data, last,
                     group, key_size, TILE, width,
                 )  # fmt: skip
-                first = place - tile
-                _weigh(scores, first, last, a.scale, a.softcap, highest, total, mixed)
+                for q in range(group):
+                    if a.softcap > 0:
+                        cap(scores, place - tile, last, a.softcap, q)
+                    soften(
+                        scores.ctypes.data + 4 * q * TILE, place - tile, last,
+                        highest.ctypes.data + 4 * q, total.ctypes.data + 4 * q,
+                        mixed.ctypes.data + 4 * q * value_size, TILE, value_size, width,
+                    )  # fmt: skip
                 mix(
-                    scores.ctypes.data, values, mixed.ctypes.data, first, last,
-                    group, value_size, TILE, width,
+                    scores.ctypes.data, a.values + 4 * at * value_size, mixed.ctypes.data,
+                    place - tile, last, group, value_size, TILE, width,
                 )  # fmt: skip
-                position += last - first
-            _end(a, row, head, total, mixed)
+                position += last - (place - tile)
+            position -= position % width
+            while count > 1 and position < end:
+                length, blocks = (
+                    min(TILE, end - position),
+                    (count * group + together - 1) // together,
+                )
+                done = 0
+                while done < length:
+                    part = _part(a, position + done, length - done)
+                    at = a.keys + 4 * _token_at(a, row, position + done, head) * key_size
+                    for t in range(0, part, width):
+                        transpose(
+                            at + 4 * t * key_size, turned.ctypes.data + 4 * (done + t),
+                            key_size, TILE, width,
+                        )  # fmt: skip
+                    done += part
+                for block in range(blocks):
+                    q = count * group * block // blocks
+                    for t in range(0, length, 2 * wide):
+                        multiply(
+                            query.ctypes.data + 4 * q * key_size, key_size,
+                            turned.ctypes.data + 4 * t, TILE, key_size, zeros.ctypes.data, 0,
+                            scores.ctypes.data + 4 * (q * TILE + t), TILE, zeros.ctypes.data, 0,
+                            count * group * (block + 1) // blocks - q, together, 2, wide,
+                        )  # fmt: skip
+                for q in range(count * group):
+                    member = int_at(a.members, first + q // group)
+                    begin = min(max(int_at(a.starts, member) - position, 0), length)
+                    last = min(int_at(a.ends, member) - position, length)
+                    if a.softcap > 0:
+                        cap(scores, begin, last, a.softcap, q)
+                    soften(
+                        scores.ctypes.data + 4 * q * TILE, begin, last,
+                        highest.ctypes.data + 4 * q, total.ctypes.data + 4 * q,
+                        mixed.ctypes.data + 4 * q * value_size, TILE, value_size, width,
+                    )  # fmt: skip
+                done = 0
+                while done < length:
+                    part = _part(a, position + done, length - done)
+                    at = a.values + 4 * _token_at(a, row, position + done, head) * value_size
+                    for block in range(blocks):
+                        q = count * group * block // blocks
+                        for d in range(0, value_size, 2 * wide):
+                            sums = mixed.ctypes.data + 4 * (q * value_size + d)
+                            multiply(
+                                scores.ctypes.data + 4 * (q * TILE + done), TILE,
+                                at + 4 * d, value_size, part, sums, value_size, sums, value_size,
+                                zeros.ctypes.data, 0,
+                                count * group * (block + 1) // blocks - q, together, 2, wide,
+                            )  # fmt: skip
+                    done += part
+                position += length
+            for i in range(count):
+                _end(a, int_at(a.members, first + i), head, i * group, group, highest, total, mixed)
             ticket = take_ticket(a.counter)
 
-    signature = types.void(types.CPointer(numba.from_dtype(ARGUMENTS)))
+    signature = types.void(types.CPointer(numba.from_dtype(np.dtype(Arguments))))
     return numba.cfunc(signature, cache=True, error_model="numpy")(kernel)
 
 
-def _jit(function: Any) -> Any:
-    return numba.njit(fastmath=True, nogil=True, error_model="numpy", cache=True)(function)
-
-
-@_jit
+@jit
 def _token_at(a: Any, row: int, position: int, head: int) -> int:
     """Where in the cache a token of the row's sequence lies, counted in tokens of a head."""
     table = a.tables + 8 * int_at(a.sequences, row) * a.table_width
@@ -145,98 +237,68 @@ def _token_at(a: Any, row: int, position: int, head: int) -> int:
     return place
 
 
-@_jit
+@jit
+def _part(a: Any, position: int, length: int) -> int:
+    """How many of `length` tokens from `position` on lie in one block."""
+    part: int = min(length, a.block_size - position % a.block_size)
+    return part
+
+
+@jit
 def _begin(
-    a: Any, row: int, head: int, query: Floats, highest: Floats, total: Floats, mixed: Floats
-) -> None:
-    """The queries, and the state before the first key: nothing, a sink, or a prefix's."""
-    group = query.shape[0]
+    a: Any, row: int, head: int, first: int, group: int,
+    query: Floats, highest: Floats, total: Floats, mixed: Floats,
+) -> None:  # fmt: skip
+    """Queries [first, first + group), and their state: nothing, a sink, or what was left."""
     for g in range(group):
+        q = first + g
         source = row * a.query_row + (head * group + g) * a.query_head
-        copy_bytes(query[g].ctypes.data, a.query + 4 * source, 4 * query.shape[1])
-        highest[g], total[g] = _LOWEST, np.float32(0)
+        for d in range(query.shape[1]):
+            query[q, d] = a.scale * float_at(a.query, source + d)
+        highest[q], total[q] = _LOWEST, np.float32(0)
         if a.sinks != 0:
-            highest[g], total[g] = float_at(a.sinks, head * group + g), np.float32(1)
-        mixed[g] = np.float32(0)
-    if a.prefixes != 0 and int_at(a.prefixes, row) >= 0:
-        at = (int_at(a.prefixes, row) * a.kv_heads + head) * group
-        _add_prefix(a, at, highest, total, mixed)
+            highest[q], total[q] = float_at(a.sinks, head * group + g), np.float32(1)
+        mixed[q] = np.float32(0)
+    if a.places != 0 and a.leaves == 0 and int_at(a.places, row) >= 0:
+        at = _state_at(a, row, head, group, mixed.shape[1])
+        for q in range(first, first + group):
+            copy_bytes(mixed[q].ctypes.data, at, 4 * mixed.shape[1])
+            highest[q] = float_at(at, mixed.shape[1])
+            total[q] = float_at(at, mixed.shape[1] + 1)
+            at += 4 * (mixed.shape[1] + 2)
 
 
-@_jit
-def _add_prefix(a: Any, at: int, highest: Floats, total: Floats, mixed: Floats) -> None:
-    group, size = mixed.shape
-    for g in range(group):
-        lse = float_at(a.prefix_lse, at + g)
-        top = max(lse, highest[g])
-        weight = exponential(lse - top)
-        total[g] = total[g] * exponential(highest[g] - top) + weight
-        highest[g] = top
-        for d in range(size):
-            mixed[g, d] = weight * float_at(a.prefix_output, (at + g) * size + d)
-
-
-@_jit
-def _end(a: Any, row: int, head: int, total: Floats, mixed: Floats) -> None:
-    group, size = mixed.shape
-    for g in range(group):
-        inverse = np.float32(1) / total[g]
-        for d in range(size):
-            mixed[g, d] *= inverse
-    target = (row * a.kv_heads + head) * group * size
-    copy_bytes(a.output + 4 * target, mixed.ctypes.data, 4 * group * size)
-
-
-@_jit
-def _weigh(
-    scores: Floats, first: int, last: int, scale: np.float32, softcap: np.float32,
+@jit
+def _end(
+    a: Any, row: int, head: int, first: int, group: int,
     highest: Floats, total: Floats, mixed: Floats,
 ) -> None:  # fmt: skip
-    """Turn scores [first, last) into weights, and the state so far to the new maximum."""
-    for g in range(scores.shape[0]):
-        row = scores[g]
-        top = highest[g]
-        for t in range(first, last):
-            row[t] *= scale
-            if softcap > 0:
-                row[t] = softcap * np.float32(math.tanh(row[t] / softcap))
-            top = max(top, row[t])
-        added = np.float32(0)
-        for t in range(first, last):
-            weight = exponential(row[t] - top)
-            row[t] = weight
-            added += weight
-        if top > highest[g]:
-            shrink = exponential(highest[g] - top)
-            highest[g] = top
-            total[g] *= shrink
-            for d in range(mixed.shape[1]):
-                mixed[g, d] *= shrink
-        total[g] += added
+    """The output of queries [first, first + group), or their state for later."""
+    size = mixed.shape[1]
+    if a.leaves != 0:
+        at = _state_at(a, row, head, group, size)
+        for q in range(first, first + group):
+            copy_bytes(at, mixed[q].ctypes.data, 4 * size)
+            copy_bytes(at + 4 * size, highest[q:].ctypes.data, 4)
+            copy_bytes(at + 4 * size + 4, total[q:].ctypes.data, 4)
+            at += 4 * (size + 2)
+        return
+    for q in range(first, first + group):
+        inverse = np.float32(1) / total[q]
+        for d in range(size):
+            mixed[q, d] *= inverse
+    target = (row * a.kv_heads + head) * group * size
+    copy_bytes(a.output + 4 * target, mixed[first].ctypes.data, 4 * group * size)
 
 
-@numba.njit(fastmath={"contract", "nsz"}, inline="always")  # type: ignore[untyped-decorator]
-def exponential(x: np.float32) -> np.float32:
-    """e ** x for x <= 0 within 3 units in the last place; 0 from where it would be denormal.
-
-    2 ** n times a polynomial on half an octave either side (Cephes' coefficients), which
-    becomes vector code where a call into the C library would not.
-    """
-    bounded = max(x, np.float32(-87.0))
-    n = np.int32(bounded * np.float32(1.44269504) - np.float32(0.5))
-    f = np.float32(n)
-    r = (bounded - f * np.float32(0.693359375)) - f * np.float32(-2.12194440e-4)
-    p = np.float32(1.9875691500e-4)
-    p = p * r + np.float32(1.3981999507e-3)
-    p = p * r + np.float32(8.3334519073e-3)
-    p = p * r + np.float32(4.1665795894e-2)
-    p = p * r + np.float32(1.6666665459e-1)
-    p = p * r + np.float32(5.0000001201e-1)
-    result = (p * r * r + r + np.float32(1)) * power_of_two(n)
-    return result if x > np.float32(-87.0) else np.float32(0)
+@jit
+def _state_at(a: Any, row: int, head: int, group: int, size: int) -> int:
+    """The address of a row's states of one key head."""
+    place: int = (int_at(a.places, row) * a.kv_heads + head) * group
+    return a.states + 4 * place * (size + 2)  # type: ignore[no-any-return]
 
 
-@_jit
+@jit
 def write_rows(
     source: int, row_bytes: int, head_bytes: int, target: int, places: Any, kv_heads: int,
     block_size: int, token_bytes: int,

@@ -36,7 +36,11 @@ from executor.settings import EngineSettings  # noqa: E402
 
 TIMED: dict[str, tuple[tuple[Any, str], ...]] = {
     "attention": ((model.PagedContext, "attend"),),
-    "linears": ((nn.Linear, "forward"), (linear.PrepackedLinear, "forward")),
+    "linears": (
+        (nn.Linear, "forward"),
+        (linear.PrepackedLinear, "forward"),
+        (linear.PanelLinear, "forward"),
+    ),
     "forward": ((model.PackedModel, "forward"),),
 }
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from executor.attention import team
+from executor import team
 from executor.attention.base import LayerCache, Slots
-from executor.attention.kernel import exponential, fitting_width
-from executor.attention.vectors import int_at, take_ticket
+from executor.attention.kernel import fitting_width
+from executor.vectors import exponential, int_at, take_ticket
 
 
 @numba.njit  # type: ignore[untyped-decorator]

@@ -1,0 +1,135 @@
+"""Products of few rows with a large fixed matrix, read from memory while it is computed with.
+
+The matrix is kept in panels of columns [N / P, K, P]. A thread takes one panel at a time and
+multiplies all rows by it, as many at once as have their sums in registers; meanwhile the panel
+that it will take next is fetched. So what a decode step must read, all weights, is read beside
+the arithmetic and not before it (panels and register tiles are those of GotoBLAS, Goto and
+van de Geijn 2008).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numba
+import numpy as np
+import torch
+from numba import carray, types
+from torch import Tensor
+
+from executor import team, vectors
+from executor.vectors import MOST_ROWS, multiply, take_ticket, vector_width
+
+VECTORS = 2
+"""Vector registers side by side: a panel has VECTORS * width columns."""
+
+_CHUNK_NUMBERS = 150_000
+"""Of the rows that are multiplied by all panels before the next ones: 600 KB, which stay in a
+core's own cache."""
+
+
+class _Arguments(ctypes.Structure):
+    """Addresses of contiguous float32, and sizes in numbers."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in (
+            "left",  # [M, K]
+            "panels",  # [N / P, K, P]
+            "start",  # [N]: what every row begins with
+            "product",  # [M, N]
+            "rows",  # M
+            "inner",  # K
+            "columns",  # N
+            "chunk",  # rows that all panels are for before the next ones
+            "counter",  # int64, 0 at the beginning
+        )
+    )
+
+
+class Panels:
+    """A weight [N, K] to multiply rows by: x [..., K] to x @ weight.T + bias [..., N]."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        columns, inner = weight.shape
+        width = vector_width()
+        panels = weight.view(-1, VECTORS * width, inner).transpose(1, 2).contiguous()
+        start = weight.new_zeros(columns) if bias is None else bias.contiguous()
+        self._kernel = product_kernel(width)
+        self._counter = ctypes.c_int64()
+        self._kept = panels, start
+        self._given = _Arguments(
+            panels=panels.data_ptr(),
+            start=start.data_ptr(),
+            inner=inner,
+            columns=columns,
+            counter=ctypes.addressof(self._counter),
+        )
+
+    def multiply(self, left: Tensor) -> Tensor:
+        given = self._given
+        left = left.contiguous()
+        product = left.new_empty(*left.shape[:-1], given.columns)
+        rows = left.numel() // given.inner
+        given.left, given.product, given.rows = left.data_ptr(), product.data_ptr(), rows
+        given.chunk = -(-rows // max(1, -(-left.numel() // _CHUNK_NUMBERS)))
+        self._counter.value = 0
+        if rows:
+            team.run_together(self._kernel, ctypes.addressof(given))
+        return product
+
+
+def fits(weight: Tensor) -> bool:
+    """Whether the kernel is made for this weight on this machine."""
+    whole = weight.shape[0] % (VECTORS * vector_width()) == 0
+    return weight.dtype == torch.float32 and whole and team.openmp() is not None
+
+
+@cache
+def product_kernel(width: int) -> int:
+    """The address of the kernel void(_Arguments*); call it on any threads."""
+    kernel = _make(MOST_ROWS[width], VECTORS, width)
+    _kernels.append(kernel)
+    return int(kernel.address)
+
+
+_kernels: list[Any] = []
+"""Keeps the code of every address given out."""
+
+
+def _make(most: int, side_by_side: int, width: int) -> Any:
+    # See `attention.kernel._make` for why there is nothing but constants around this one.
+    revision = crc32(Path(vectors.__file__).read_bytes())
+    size = side_by_side * width
+
+    def kernel(pointer):  # type: ignore[no-untyped-def]
+        a = carray(pointer, 1)[0]
+        panels, panel_bytes = a.columns // size, 4 * a.inner * size
+        total = panels * ((a.rows + a.chunk - 1) // a.chunk)
+        ticket = take_ticket(a.counter)
+        while revision >= 0 and ticket < total:
+            following = take_ticket(a.counter)
+            panel, first = ticket % panels, ticket // panels * a.chunk
+            count = min(a.chunk, a.rows - first)
+            blocks = (count + most - 1) // most
+            right = a.panels + panel * panel_bytes
+            ahead = a.panels + following % panels * panel_bytes if following < total else right
+            step = (4 * size + blocks - 1) // blocks
+            for block in range(blocks):
+                start = count * block // blocks
+                rows = count * (block + 1) // blocks - start
+                row = first + start
+                multiply(
+                    a.left + 4 * row * a.inner, a.inner, right, size, a.inner,
+                    a.start + 4 * panel * size, 0,
+                    a.product + 4 * (row * a.columns + panel * size), a.columns,
+                    ahead + block * a.inner * step, step, rows, most, side_by_side, width,
+                )  # fmt: skip
+            ticket = following
+
+    signature = types.void(types.CPointer(numba.from_dtype(np.dtype(_Arguments))))
+    return numba.cfunc(signature, cache=True, error_model="numpy")(kernel)
