@@ -21,7 +21,7 @@ from executor.model import PackedModel, PagedCache
 from executor.packing import LayerProbe, check_packing, own_answers, probe_layers, run_probe
 from executor.profile import Profile
 from executor.roofline import ModelCost
-from executor.settings import EngineSettings, Scheduling
+from executor.settings import EngineSettings, Scheduling, Speculation
 from executor.sizing import plan_limits
 from executor.text import HfTokenizer
 
@@ -104,7 +104,21 @@ def _scheduling(settings: EngineSettings) -> Scheduling:
         batching=settings.batching,
         enable_prefix_caching=settings.enable_prefix_caching,
         request_timeout_seconds=settings.request_timeout_seconds,
+        speculation=_speculation(settings),
     )
+
+
+def _speculation(settings: EngineSettings) -> Speculation | None:
+    if not settings.num_speculative_tokens:
+        return None
+    try:
+        return Speculation(
+            num_speculative_tokens=settings.num_speculative_tokens,
+            prompt_lookup_min=settings.prompt_lookup_min,
+            prompt_lookup_max=settings.prompt_lookup_max,
+        )
+    except ValueError as wrong:
+        raise EngineError(f"{wrong}.") from wrong
 
 
 def _watched(engine: Engine, loaded: LoadedModel) -> Profile:

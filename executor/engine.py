@@ -5,20 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Sequence as Many
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from executor.duplicates import Duplicates, digest
 from executor.endings import ending, finish
+from executor.memory_ladder import give_memory_back, is_out_of_memory
 from executor.metrics import EngineMetrics
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.recorder import StepWatcher
 from executor.request import Choice, Completion, FinishReason, Request
 from executor.sampling import SamplingRow, sample, token_logprobs
-from executor.scheduler import Scheduler, Span
+from executor.scheduler import Scheduler
+from executor.span import Span
 from executor.sequence import Group, Sequence
 from executor.settings import Limits, Scheduling
+from executor.speculation import right
+from executor.step_time import StepTimes
 from executor.text import Detokenizer, StopWatcher
 
 LOOKAHEAD = 4
@@ -32,7 +36,15 @@ class StepModel(Protocol):
         """Copy cache blocks (from, to); all are read before any is written."""
 
     def forward(self, spans: Many[Span]) -> Tensor:
-        """Logits [R, V] of the last token of each span that catches up, in order."""
+        """Logits [R, V] of the last `rows` positions of each span, in order."""
+
+
+class Next(NamedTuple):
+    """A token that comes next in a sequence, behind `ahead` guesses that were right."""
+
+    sequence: Sequence
+    token: int
+    ahead: int
 
 
 class Engine:
@@ -55,6 +67,7 @@ class Engine:
         self.metrics = EngineMetrics()
         self.profile: StepProfile = NO_PROFILE
         self.watcher: StepWatcher | None = None
+        self.times = StepTimes()
         self._model = model
         self._tokenizer = tokenizer
         self._clock = clock
@@ -82,15 +95,9 @@ class Engine:
                 if not spans:
                     break
                 self._observe(spans)
-                if self._scheduler.copies:
-                    self._model.copy_blocks(self._scheduler.copies)
-                with self.profile.measure(Part.MODEL):
-                    logits = self._model.forward(spans)
-                ready = [span.sequence for span in spans if span.catches_up]
-                with self.profile.measure(Part.SAMPLING):
-                    tokens = self._sample(logits, ready)
+                tokens = self._compute(spans)
                 with self.profile.measure(Part.COMMIT):
-                    completions = self._commit(ready, tokens)
+                    completions = self._shrink(spans) if tokens is None else self._commit(tokens)
                 yield from completions
             self._scheduler.check_idle()
         finally:
@@ -112,7 +119,7 @@ class Engine:
 
     def _begin(self) -> None:
         """A run learns nothing from the one before it."""
-        self._scheduler = Scheduler(self.limits, self.scheduling, self.metrics)
+        self._scheduler = Scheduler(self.limits, self.scheduling, self.metrics, self.times)
         self._duplicates = Duplicates()
         self._groups: dict[str, Group] = {}
         self._deadlines: dict[Group, float] = {}
@@ -219,43 +226,111 @@ class Engine:
                 completions += self._end(sequence, choice)
         return completions
 
-    def _sample(self, logits: Tensor, ready: Many[Sequence]) -> list[int]:
-        """The next token of each sequence; notes log-probabilities where asked for."""
-        if not ready:
+    def _compute(self, spans: Many[Span]) -> list[Next] | None:
+        """The next tokens of all that catch up; None if the step did not fit the memory."""
+        started = time.perf_counter()
+        is_copied = False
+        try:
+            if self._scheduler.copies:
+                self._model.copy_blocks(self._scheduler.copies)
+            is_copied = True
+            with self.profile.measure(Part.MODEL):
+                logits = self._model.forward(spans)
+            with self.profile.measure(Part.SAMPLING):
+                tokens = self._sample(logits, spans)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        else:
+            self._learn(spans, time.perf_counter() - started)
+            return tokens
+        # Only here has the error let go of the tensors that its frames held.
+        self._scheduler.undo(spans, is_copied=is_copied)
+        give_memory_back()
+        return None
+
+    def _learn(self, spans: Many[Span], seconds: float) -> None:
+        self._scheduler.ladder.succeed(spans)
+        positions, attended = (sum(s.positions for s in spans), sum(s.attended for s in spans))
+        self.times.observe(positions=positions, attended=attended, seconds=seconds)
+
+    def _shrink(self, spans: Many[Span]) -> list[Completion]:
+        """Go down the ladder; the completions of the request that cannot run even alone."""
+        metrics = self.metrics
+        metrics.num_out_of_memory_total += 1
+        metrics.computed_tokens_total -= sum(span.positions for span in spans)
+        metrics.spec_decode_num_draft_tokens_total -= sum(len(span.draft) for span in spans)
+        culprit = self._scheduler.ladder.fail(spans)
+        if culprit is None:
             return []
-        tokens = sample(logits, [self._row(sequence) for sequence in ready])
+        context = len(culprit.tokens)
+        return self._fail(
+            culprit.group,
+            f"a step of this request alone, with {context:,} tokens so far, does not fit the"
+            " memory of the worker; shorten it or give the worker more",
+        )
+
+    def _fail(self, group: Group, reason: str) -> list[Completion]:
+        """End all that the group is to answer, with an error."""
+        for sequence in group.unfinished():
+            self._scheduler.remove(sequence)
+        self._close(group)
+        for request_id in group.request_ids:
+            self._groups.pop(request_id, None)
+        prompt = len(group.request.prompt_token_ids)
+        return [
+            Completion(request_id=request_id, prompt_tokens=prompt, error=reason)
+            for request_id in group.request_ids
+        ]
+
+    def _sample(self, logits: Tensor, spans: Many[Span]) -> list[Next]:
+        """The next tokens of each sequence that catches up: one, and one for each right guess."""
+        rows = [(span, ahead) for span in spans for ahead in range(span.rows)]
+        if not rows:
+            return []
+        tokens = sample(logits, [self._row(span.sequence, ahead) for span, ahead in rows])
+        found = {i: Next(rows[i][0].sequence, tokens[i], rows[i][1]) for i in right(rows, tokens)}
         wanted = [
-            (i, count)
-            for i, sequence in enumerate(ready)
-            if (count := sequence.request.sampling.logprobs) is not None
+            (i, next_, count)
+            for i, next_ in found.items()
+            if (count := next_.sequence.request.sampling.logprobs) is not None
         ]
         if wanted:
-            rows = [i for i, _ in wanted]
             entries = token_logprobs(
-                logits[rows], [tokens[i] for i in rows], [c for _, c in wanted]
+                logits[[i for i, _, _ in wanted]],
+                [next_.token for _, next_, _ in wanted],
+                [count for _, _, count in wanted],
             )
-            for i, entry in zip(rows, entries, strict=True):
-                ready[i].logprobs.append(entry)
-        return tokens
+            for (_, next_, _), entry in zip(wanted, entries, strict=True):
+                next_.sequence.logprobs.append(entry)
+        return list(found.values())
 
-    def _row(self, sequence: Sequence) -> SamplingRow:
+    def _row(self, sequence: Sequence, ahead: int = 0) -> SamplingRow:
+        """For the token that follows `ahead` guesses."""
         params = sequence.request.sampling
-        too_early = sequence.num_generated < params.min_tokens and not params.ignore_eos
+        position = sequence.num_generated + ahead
+        too_early = position < params.min_tokens and not params.ignore_eos
         return SamplingRow(
             params=params,
             choice=sequence.index,
-            position=sequence.num_generated,
+            position=position,
             banned=self._eos if too_early else (),
         )
 
-    def _commit(self, ready: Many[Sequence], tokens: Many[int]) -> list[Completion]:
+    def _commit(self, found: Many[Next]) -> list[Completion]:
         """Append the sampled tokens, and let go of what has ended."""
-        self.metrics.generation_tokens_total += len(tokens)
         completions = []
-        for sequence, token in zip(ready, tokens, strict=True):
+        ended: Sequence | None = None
+        for sequence, token, ahead in found:
+            if sequence is ended:
+                continue
+            if ahead:
+                self._scheduler.accept(sequence)
+            self.metrics.generation_tokens_total += 1
             sequence.tokens.append(token)
             choice = ending(sequence, token, self._tokenizer)
             if choice is not None:
+                ended = sequence
                 self._scheduler.lengths.observe(sequence.request.sampling, choice.generated_tokens)
                 completions += self._end(sequence, choice)
         return completions
@@ -288,7 +363,8 @@ class Engine:
         scheduler, metrics = self._scheduler, self.metrics
         for sequence in scheduler.admitted:
             self._start_clock(sequence.group)
-        tokens = sum(span.count for span in spans)
+        tokens = sum(span.positions for span in spans)
+        metrics.spec_decode_num_draft_tokens_total += sum(len(span.draft) for span in spans)
         self.profile.step(tokens)
         if self.watcher is not None:
             self.watcher.observe(spans, scheduler)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from executor.engine import Engine
-from executor.scheduler import Span
+from executor.span import Span
 from executor.settings import Limits, Scheduling
 from executor.text import TextStream
 
@@ -40,14 +40,17 @@ class HashModel:
     def forward(self, spans: Many[Span]) -> Tensor:
         for span in spans:
             table = span.sequence.block_table
-            for position in range(span.start, span.start + span.count):
-                token = span.sequence.tokens[position]
+            for position, token in enumerate(span.tokens, span.start):
                 self._cache[table[position // self._size], position % self._size] = token
-        rows = [self._logits(span) for span in spans if span.catches_up]
+        rows = [
+            self._logits(span.sequence.block_table, end)
+            for span in spans
+            for end in range(span.end - span.rows + 1, span.end + 1)
+        ]
         return torch.stack(rows) if rows else torch.empty(0, VOCABULARY)
 
-    def _logits(self, span: Span) -> Tensor:
-        context = self._cache[span.sequence.block_table].reshape(-1)[: span.start + span.count]
+    def _logits(self, table: list[int], end: int) -> Tensor:
+        context = self._cache[table].reshape(-1)[:end]
         digest = hashlib.blake2b(context.tobytes(), digest_size=8).digest()
         generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest)))
         logits = torch.from_numpy(generator.normal(size=VOCABULARY, scale=2).astype(np.float32))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 _COUNTERS = (
     "num_preemptions_total",
+    "num_out_of_memory_total",
     "prompt_tokens_total",
     "generation_tokens_total",
     "computed_tokens_total",
@@ -15,6 +16,8 @@ _COUNTERS = (
     "num_deduplicated_requests_total",
     "deduplicated_tokens_total",
     "padded_tokens_total",
+    "spec_decode_num_draft_tokens_total",
+    "spec_decode_num_accepted_tokens_total",
     "steps_total",
     "running_sum",
     "slots_sum",
@@ -30,6 +33,8 @@ class EngineMetrics:
     kv_cache_usage_perc: float = 0.0
     """Share of blocks in use, 0 to 1."""
     num_preemptions_total: int = 0
+    num_out_of_memory_total: int = 0
+    """Steps that did not fit the memory, and were tried again in parts."""
     prompt_tokens_total: int = 0
     generation_tokens_total: int = 0
     computed_tokens_total: int = 0
@@ -44,6 +49,9 @@ class EngineMetrics:
     """Requests that had an equal one's answer, and their prompts' and answers' tokens."""
     padded_tokens_total: int = 0
     """Positions that a loop with padding computes for the same static batches."""
+    spec_decode_num_draft_tokens_total: int = 0
+    spec_decode_num_accepted_tokens_total: int = 0
+    """Guessed tokens that were checked, and those of them that were right."""
     steps_total: int = 0
     running_sum: int = 0
     """Running sequences summed over steps; divided by steps, their mean."""
@@ -59,7 +67,14 @@ class EngineMetrics:
     def covered_tokens_total(self) -> int:
         """Positions of requests that are dealt with: computed once, or spared."""
         spared = self.prefix_cache_hits_total + self.deduplicated_tokens_total
-        return self.computed_tokens_total - self.num_recomputed_tokens_total + spared
+        return self.computed_tokens_total - self.wasted_tokens_total + spared
+
+    @property
+    def wasted_tokens_total(self) -> int:
+        """Positions computed that were computed before, or were guesses and wrong."""
+        drafts = self.spec_decode_num_draft_tokens_total
+        wrong = drafts - self.spec_decode_num_accepted_tokens_total
+        return self.num_recomputed_tokens_total + wrong
 
     def since(self, earlier: EngineMetrics) -> EngineMetrics:
         """The gauges as they are, and what the counters have grown by since `earlier`, a copy."""

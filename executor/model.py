@@ -16,7 +16,7 @@ from executor.attention.base import (
     PackedBatch,
     Slots,
 )
-from executor.scheduler import Span
+from executor.span import Span
 from executor.settings import Limits
 
 
@@ -94,14 +94,14 @@ class PackedModel:
 
     @torch.inference_mode()
     def forward(self, spans: Many[Span]) -> Tensor:
-        """Logits [R, V] of the last token of each span that catches up, in order."""
+        """Logits [R, V] of the last `rows` positions of each span, in order."""
         batch = pack(spans, self._cache.block_size, self._device)
-        tokens = [t for s in spans for t in s.sequence.tokens[s.start : s.start + s.count]]
-        positions = [p for s in spans for p in range(s.start, s.start + s.count)]
+        tokens = [token for span in spans for token in span.tokens]
+        positions = [position for span in spans for position in range(span.start, span.end)]
         last_rows = [
-            start + span.count - 1
+            row
             for start, span in zip(batch.query_starts, spans, strict=True)
-            if span.catches_up
+            for row in range(start + span.positions - span.rows, start + span.positions)
         ]
         return run_packed(
             self._module,
@@ -135,7 +135,7 @@ def pack(spans: Many[Span], block_size: int, device: torch.device) -> PackedBatc
     query_starts, total = [], 0
     for span in spans:
         query_starts.append(total)
-        total += span.count
+        total += span.positions
     width = max(len(span.sequence.block_table) for span in spans)
     tables = [
         span.sequence.block_table + [0] * (width - len(span.sequence.block_table)) for span in spans
@@ -143,12 +143,12 @@ def pack(spans: Many[Span], block_size: int, device: torch.device) -> PackedBatc
     places = [
         (span.sequence.block_table[position // block_size], position % block_size)
         for span in spans
-        for position in range(span.start, span.start + span.count)
+        for position in range(span.start, span.end)
     ]
     return PackedBatch(
         query_starts=query_starts,
-        query_lens=[span.count for span in spans],
-        context_lens=[span.start + span.count for span in spans],
+        query_lens=[span.positions for span in spans],
+        context_lens=[span.end for span in spans],
         block_tables=torch.tensor(tables, device=device),
         slots=Slots(torch.tensor(places, device=device)),
     )

@@ -11,7 +11,8 @@ from typing import Protocol
 from executor.blocks import BlockPool
 from executor.histogram import Histogram
 from executor.roofline import ModelCost, StepWork, WorkTally, step_work
-from executor.scheduler import Scheduler, Span
+from executor.scheduler import Scheduler
+from executor.span import Span
 
 FULL = 0.9
 """Share of the KV cache from which on it counts as full."""
@@ -119,10 +120,10 @@ class Recorder:
 
 def work_of(spans: Many[Span], block_size: int) -> StepWork:
     """The work of a step; blocks that sequences share are read once."""
-    contexts = sum(span.start + span.count for span in spans)
+    contexts = sum(span.end for span in spans)
     tables = [span.sequence.block_table for span in spans]
     again = sum(map(len, tables)) - len(set().union(*tables))
     return step_work(
-        ((span.start, span.count, span.catches_up) for span in spans),
+        ((span.start, span.positions, span.rows) for span in spans),
         kv_tokens=max(0, contexts - again * block_size),
     )

@@ -121,8 +121,8 @@ class WorkTally:
         return self.least_seconds(peak) / seconds if seconds > 0 else 0.0
 
 
-def step_work(spans: Iterable[tuple[int, int, bool]], *, kv_tokens: int) -> StepWork:
-    """Of spans (start, count, sampled): position p of a sequence attends to p + 1 tokens."""
+def step_work(spans: Iterable[tuple[int, int, int]], *, kv_tokens: int) -> StepWork:
+    """Of spans (start, count, sampled rows): position p of a sequence attends to p + 1 tokens."""
     positions = rows = attended = 0
     for start, count, sampled in spans:
         positions += count

@@ -9,33 +9,29 @@ compute lets others go first.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence as Many
+from dataclasses import replace
 from itertools import islice
 
 from executor.blocks import BlockPool
 from executor.forecast import Forecast
 from executor.lengths import LengthModel
+from executor.memory_ladder import MemoryLadder
 from executor.metrics import EngineMetrics
 from executor.order import WaitingQueue
 from executor.padding import PaddedBatches
 from executor.prefix import Match, PrefixTree
 from executor.sequence import Sequence
 from executor.settings import Limits, Scheduling
+from executor.span import Span
+from executor.speculation import Speculator
+from executor.step_time import StepTimes
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Tokens [start, start + count) of a sequence, to be computed in one step."""
-
-    sequence: Sequence
-    start: int
-    count: int
-
-    @property
-    def catches_up(self) -> bool:
-        """Whether the last token of the sequence is among them, so that the next is sampled."""
-        return self.start + self.count == len(self.sequence.tokens)
+NEARLY_LAST = 0.75
+"""Of the tokens that the longest answer still needs: who needs more may be the last to end."""
 
 
 class Scheduler:
@@ -51,6 +47,7 @@ class Scheduler:
         limits: Limits,
         scheduling: Scheduling | None = None,
         metrics: EngineMetrics | None = None,
+        times: StepTimes | None = None,
     ) -> None:
         self.limits = limits
         self.scheduling = scheduling or Scheduling()
@@ -58,6 +55,7 @@ class Scheduler:
         self.pool = BlockPool(limits.num_blocks)
         self.prefixes = PrefixTree(self.pool, limits.block_size)
         self.lengths = LengthModel(self.scheduling.expected_tokens)
+        self.ladder = MemoryLadder(limits.max_num_batched_tokens)
         self.waiting = WaitingQueue(
             self.scheduling.policy,
             self.lengths,
@@ -67,6 +65,9 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.admitted: list[Sequence] = []
         self.copies: list[tuple[int, int]] = []
+        self._speculator: Speculator | None = None
+        if self.scheduling.speculation is not None and not self._is_static:
+            self._speculator = Speculator(self.scheduling.speculation, times or StepTimes())
         self._padded = PaddedBatches()
         self.slots = 0
         """Taken in the last step; in a static batch those of ended sequences are."""
@@ -92,15 +93,29 @@ class Scheduler:
         """Choose the next step's tokens and give them blocks; marks them as computed."""
         self.admitted, self.copies = [], []
         preemptions = self.metrics.num_preemptions_total
+        is_open = not self.ladder.suspects(self.running)
+        if is_open:
+            self._fit_under_cap()
         spans = self._continue_running()
         # After a preemption nobody is admitted, lest he be the next; but somebody must run.
-        if self.metrics.num_preemptions_total == preemptions or not self.running:
+        may_admit = self.metrics.num_preemptions_total == preemptions or not self.running
+        if may_admit and is_open:
             spans += self._admit_waiting(sum(span.count for span in spans))
+        if self._speculator is not None:
+            spans = list(self._with_drafts(spans, self._speculator))
         for span in spans:
             span.sequence.computed += span.count
         ended = self.slots if self._is_static else 0
         self.slots = max(ended, len(self.running))
         return spans
+
+    def undo(self, spans: Many[Span], *, is_copied: bool) -> None:
+        """The step of these spans came to nothing; `is_copied` says whether its copies did."""
+        for span in spans:
+            span.sequence.computed -= span.count
+        if not is_copied:
+            for sequence in self.admitted:
+                self._preempt(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Take out a sequence that ended or is no longer wanted."""
@@ -128,6 +143,15 @@ class Scheduler:
         tables = [sequence.block_table for sequence in self.running]
         self.pool.check_integrity(tables + self.prefixes.tables())
 
+    @property
+    def _budget(self) -> int:
+        return min(self.limits.max_num_batched_tokens, self.ladder.cap or sys.maxsize)
+
+    def _fit_under_cap(self) -> None:
+        """Where memory is short, nobody holds blocks who would have no place in a step."""
+        while self.ladder.cap is not None and len(self.running) > self.ladder.cap:
+            self._preempt_one()
+
     def _continue_running(self) -> list[Span]:
         while True:
             spans = list(self._next_spans())
@@ -141,13 +165,45 @@ class Scheduler:
         return spans
 
     def _next_spans(self) -> Iterator[Span]:
-        budget = self.limits.max_num_batched_tokens
-        for sequence in self.running:
+        budget = self._budget
+        for sequence in self.ladder.suspects(self.running) or self.running:
             if budget <= 0:
                 return
             count = min(sequence.remaining, budget)
             yield Span(sequence, sequence.computed, count)
             budget -= count
+
+    def _with_drafts(self, spans: list[Span], speculator: Speculator) -> Iterator[Span]:
+        """Guesses take what is left of the step and of the blocks, and push nobody out."""
+        budget = self._budget - sum(span.count for span in spans)
+        decoding = [span.sequence for span in spans if span.catches_up]
+        drafts = iter(speculator.drafts(decoding, self._shares(decoding)))
+        for span in spans:
+            draft = next(drafts)[:budget] if span.catches_up else []
+            missing = self._missing_blocks(span.sequence, span.count + len(draft))
+            if draft and self.pool.can_allocate(missing):
+                self._extend(span.sequence, span.count + len(draft))
+                budget -= len(draft)
+                yield replace(span, draft=tuple(draft))
+            else:
+                yield span
+
+    def _shares(self, sequences: Many[Sequence]) -> list[float]:
+        """What share of a step one more token of each would save.
+
+        While others wait, every token brings the next of them nearer. After that only those
+        matter that end last, and all of these must get on for a step to be saved.
+        """
+        if self.waiting:
+            return [1 / len(self.running)] * len(sequences)
+        last = NEARLY_LAST * max(map(self._tokens_to_come, self.running), default=0)
+        late = {s for s in self.running if self._tokens_to_come(s) >= last}
+        return [1 / len(late) if sequence in late else 0.0 for sequence in sequences]
+
+    def accept(self, sequence: Sequence) -> None:
+        """One more guess of the last step was right: the last token, which is computed."""
+        sequence.computed += 1
+        self.metrics.spec_decode_num_accepted_tokens_total += 1
 
     def _preempt_one(self) -> None:
         """Recompute later the sequence of which least is to be recomputed, the newest of such."""
@@ -155,17 +211,20 @@ class Scheduler:
         victim = min(
             reversed(self.running), key=lambda s: s.computed - s.shared_blocks * block_size
         )
+        self._preempt(victim)
+        self.lengths.expect_more()
+
+    def _preempt(self, victim: Sequence) -> None:
         self.running.remove(victim)
         self.prefixes.pause(victim)
         victim.recomputes_to = max(victim.recomputes_to, victim.computed)
         self._drop_blocks(victim)
         self.waiting.add_first(victim)
         self.metrics.num_preemptions_total += 1
-        self.lengths.expect_more()
 
     def _admit_waiting(self, used: int) -> Iterator[Span]:
-        budget = self.limits.max_num_batched_tokens - used
-        slots = self.limits.max_num_seqs - len(self.running)
+        budget = self._budget - used
+        slots = min(self.limits.max_num_seqs, self.ladder.cap or sys.maxsize) - len(self.running)
         if not self.waiting or slots <= 0 or budget <= 0 or (self._is_static and self.running):
             return
         forecast = self._forecast()

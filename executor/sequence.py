@@ -10,6 +10,7 @@ from executor.text import StopWatcher
 
 if TYPE_CHECKING:
     from executor.prefix import PrefixNode
+    from executor.speculation import Drafter
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +43,8 @@ class Sequence:
     """Tokens that others had computed when it first ran."""
     recomputes_to: int = 0
     """Tokens that it had computed when it was preempted."""
+    drafter: Drafter | None = None
+    """What guesses its next tokens, once somebody has asked."""
 
     @property
     def request(self) -> Request:

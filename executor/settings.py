@@ -30,6 +30,25 @@ class EngineSettings:
     scheduling_policy: SchedulingPolicy = "auto"
     batching: Batching = "continuous"
     request_timeout_seconds: float | None = None
+    num_speculative_tokens: int = 8
+    prompt_lookup_min: int = 2
+    prompt_lookup_max: int = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """Names are vLLM's: at most `num_speculative_tokens` guesses at a time, after matches of at
+    least `prompt_lookup_min` and at most `prompt_lookup_max` tokens."""
+
+    num_speculative_tokens: int = 8
+    prompt_lookup_min: int = 2
+    prompt_lookup_max: int = 8
+
+    def __post_init__(self) -> None:
+        if self.num_speculative_tokens < 1:
+            raise ValueError("num_speculative_tokens must be at least 1")
+        if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:
+            raise ValueError("prompt_lookup_min must be at least 1, prompt_lookup_max not below it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +67,8 @@ class Scheduling:
     `max_num_waiting` requests, or `max_waiting_tokens` of their prompts, are looked at ahead;
     None is 4 for each that can run. `deduplicate` computes equal requests once.
     Answers are taken for `expected_tokens` long until some have ended.
-    `request_timeout_seconds` limits those that name no time of their own.
+    `request_timeout_seconds` limits those that name no time of their own. `speculation` guesses
+    tokens from what stands in prompt and answer already, where that pays; None does not.
     """
 
     policy: SchedulingPolicy = "auto"
@@ -59,6 +79,7 @@ class Scheduling:
     max_waiting_tokens: int = 1 << 20
     expected_tokens: int = 256
     request_timeout_seconds: float | None = None
+    speculation: Speculation | None = None
 
     def __post_init__(self) -> None:
         for value, kind in ((self.policy, SchedulingPolicy), (self.batching, Batching)):

@@ -97,7 +97,7 @@ def engine_figures(
         slots=limits.max_num_seqs,
         occupancy=recorder.mean_running / limits.max_num_seqs,
         computed_positions=computed,
-        useful_share=(computed - again) / computed if computed else 0.0,
+        useful_share=(computed - metrics.wasted_tokens_total) / computed if computed else 0.0,
         first_token_p50=recorder.first_tokens.percentile(0.5),
         first_token_p99=recorder.first_tokens.percentile(0.99),
         steps=metrics.steps_total,

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +117,12 @@ def peak_gflops() -> dict[str, int]:
 
 def run(engine: Any, requests: list[Request]) -> dict[str, Any]:
     spent: Counter[str] = Counter()
-    before = engine.metrics.steps_total, engine.metrics.computed_tokens_total
+    before = replace(engine.metrics)
     with timed(spent):
         start, cpu = time.perf_counter(), time.process_time()
         completions = {c.request_id: c for c in engine.run(requests)}
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    grown = engine.metrics.since(before)
     tokens = sum(c.completion_tokens for c in completions.values())
     ids = [completions[r.id].choices[0].token_ids for r in requests]
     return {
@@ -132,8 +133,11 @@ def run(engine: Any, requests: list[Request]) -> dict[str, Any]:
         "linears": round(spent["linears"], 2),
         "rest_of_forward": round(spent["forward"] - spent["attention"] - spent["linears"], 2),
         "outside": round(wall - spent["forward"], 2),
-        "steps": engine.metrics.steps_total - before[0],
-        "computed": engine.metrics.computed_tokens_total - before[1],
+        "steps": grown.steps_total,
+        "computed": grown.computed_tokens_total,
+        "guessed": grown.spec_decode_num_draft_tokens_total,
+        "right": grown.spec_decode_num_accepted_tokens_total,
+        "step_cost": [round(1000 * v, 4) for v in astuple(engine.times.cost)],
         "answers": hashlib.blake2b(repr(ids).encode(), digest_size=4).hexdigest(),
         "load": round(os.getloadavg()[0], 1),
     }

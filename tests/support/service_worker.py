@@ -18,7 +18,7 @@ from batchjobs.worker.engines import EngineSource, KeptEngines
 from batchjobs.worker.runner import work_on
 from batchjobs.worker.stop import StopSignal
 from executor.engine import Engine
-from executor.scheduler import Span
+from executor.span import Span
 from tests.support.echo import EchoEngines
 from tests.support.engines import FakeEngines
 from tests.support.jobs import MODEL

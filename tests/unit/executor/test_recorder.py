@@ -10,7 +10,8 @@ from executor.histogram import Histogram
 from executor.recorder import Moment, Recorder, work_of
 from executor.request import Request, SamplingParams
 from executor.roofline import ModelCost
-from executor.scheduler import Scheduler, Span
+from executor.scheduler import Scheduler
+from executor.span import Span
 from executor.sequence import Group, Sequence
 from executor.settings import Limits
 
