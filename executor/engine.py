@@ -14,13 +14,14 @@ from executor.endings import ending, finish
 from executor.memory_ladder import give_memory_back, is_out_of_memory
 from executor.metrics import EngineMetrics
 from executor.profile import NO_PROFILE, Part, StepProfile
+from executor.prompt_scores import score_prompts
 from executor.recorder import StepWatcher
 from executor.request import Choice, Completion, FinishReason, Request
 from executor.sampling import SamplingRow, sample, token_logprobs
 from executor.scheduler import Scheduler
-from executor.span import Span
 from executor.sequence import Group, Sequence
 from executor.settings import Limits, Scheduling
+from executor.span import Span
 from executor.speculation import right
 from executor.step_time import StepTimes
 from executor.text import Detokenizer, StopWatcher
@@ -37,6 +38,9 @@ class StepModel(Protocol):
 
     def forward(self, spans: Many[Span]) -> Tensor:
         """Logits [R, V] of the last `rows` positions of each span, in order."""
+
+    def logits_at(self, rows: Many[int]) -> Tensor:
+        """Logits [R, V] at these rows of the last step's packed row."""
 
 
 class Next(NamedTuple):
@@ -172,7 +176,8 @@ class Engine:
             completion = Completion(
                 request_id=request.id,
                 prompt_tokens=len(request.prompt_token_ids),
-                choices=answer,
+                choices=answer.choices,
+                prompt_logprobs=answer.prompt_logprobs,
                 cached_tokens=len(request.prompt_token_ids),
             )
             self._count_duplicate(completion)
@@ -189,7 +194,7 @@ class Engine:
 
     def _group(self, request: Request, key: bytes | None) -> Group:
         sampling = request.sampling
-        is_alike = key is not None and sampling.temperature == 0
+        is_alike = key is not None and (sampling.temperature == 0 or not sampling.max_tokens)
         group = Group(
             request,
             width=1 if is_alike else sampling.n,
@@ -237,6 +242,7 @@ class Engine:
             with self.profile.measure(Part.MODEL):
                 logits = self._model.forward(spans)
             with self.profile.measure(Part.SAMPLING):
+                score_prompts(spans, self._model, logits.shape[-1])
                 tokens = self._sample(logits, spans)
         except Exception as error:
             if not is_out_of_memory(error):
@@ -323,6 +329,10 @@ class Engine:
         ended: Sequence | None = None
         for sequence, token, ahead in found:
             if sequence is ended:
+                continue
+            if sequence.request.sampling.max_tokens == 0:
+                nothing = finish(sequence, FinishReason.LENGTH, self._tokenizer, keep=0)
+                completions += self._end(sequence, nothing)
                 continue
             if ahead:
                 self._scheduler.accept(sequence)

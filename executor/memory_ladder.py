@@ -17,8 +17,8 @@ from collections.abc import Sequence as Many
 
 import torch
 
-from executor.span import Span
 from executor.sequence import Sequence
+from executor.span import Span
 
 PATIENCE, MOST_PATIENCE = 16, 4096
 """Good steps before a larger one is tried: at first, and after many failures."""

@@ -29,7 +29,6 @@ from executor.span import Span
 from executor.speculation import Speculator
 from executor.step_time import StepTimes
 
-
 NEARLY_LAST = 0.75
 """Of the tokens that the longest answer still needs: who needs more may be the last to end."""
 
@@ -256,6 +255,7 @@ class Scheduler:
         sequence.block_table = table[:whole]
         self.pool.share(sequence.block_table)
         sequence.shared_blocks, sequence.computed = whole, match.tokens
+        sequence.group.take_scores(match.scores, match.num_scores)
         self.waiting.remove(sequence)
         self.prefixes.start(sequence)
         while not self.pool.can_allocate(self._missing_blocks(sequence, sequence.remaining)):
