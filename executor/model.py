@@ -16,6 +16,7 @@ from executor.attention.base import (
     PackedBatch,
     Slots,
 )
+from executor.memory import prefer_huge_pages
 from executor.scheduler import Span
 from executor.settings import Limits
 
@@ -53,6 +54,9 @@ class PagedCache:
             )
             for index, shape in layers.items()
         }
+        for layer in self.layers.values():
+            prefer_huge_pages(layer.keys)
+            prefer_huge_pages(layer.values)
 
     def copy_blocks(self, copies: Many[tuple[int, int]]) -> None:
         """Copy blocks (from, to) in every layer; all are read before any is written."""
