@@ -312,22 +312,3 @@ def _state_at(a: Any, row: int, head: int, group: int, size: int) -> int:
     """The address of a row's states of one key head."""
     place: int = (int_at(a.places, row) * a.kv_heads + head) * group
     return a.states + 4 * place * (size + 2)  # type: ignore[no-any-return]
-
-
-@jit
-def write_rows(
-    source: int, row_bytes: int, head_bytes: int, target: int, places: Any, kv_heads: int,
-    block_size: int, token_bytes: int,
-) -> None:  # fmt: skip
-    """Copy the new keys (or values) of a step to their places in the cache.
-
-    Args:
-        source: address of [T, Hkv, D], whose first two strides are given in bytes.
-        target: address of [N, Hkv, block_size, D], contiguous.
-        places: [T, 2] int64, block and offset of each token.
-    """
-    for row in range(places.shape[0]):
-        for head in range(kv_heads):
-            token = (places[row, 0] * kv_heads + head) * block_size + places[row, 1]
-            start = source + row * row_bytes + head * head_bytes
-            copy_bytes(target + token * token_bytes, start, token_bytes)
