@@ -16,7 +16,7 @@ from executor.attention.base import (
     PackedBatch,
     Slots,
 )
-from executor.memory import prefer_huge_pages
+from executor.memory import prefer_huge_pages, take_ahead
 from executor.scheduler import Span
 from executor.settings import Limits
 
@@ -57,6 +57,12 @@ class PagedCache:
         for layer in self.layers.values():
             prefer_huge_pages(layer.keys)
             prefer_huge_pages(layer.values)
+
+    def take_ahead(self, blocks: int) -> None:
+        """Get memory for the first so many blocks, which are used first."""
+        take_ahead(
+            [t[:blocks] for layer in self.layers.values() for t in (layer.keys, layer.values)]
+        )
 
     def copy_blocks(self, copies: Many[tuple[int, int]]) -> None:
         """Copy blocks (from, to) in every layer; all are read before any is written."""

@@ -331,6 +331,28 @@ _EXPONENTIAL = (
 
 
 @_intrinsic
+def gate(typing: Any, pairs: Any, product: Any, width: Any) -> Any:
+    """product = silu(gate) * up, for `width` gates followed by as many ups.
+
+    Addresses of float32; `width` is a literal.
+    """
+    lanes = width.literal_value
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        pairs, product = _pointers(builder, arguments[:2])
+        gates, ups = (_load(builder, pairs, n * lanes, lanes) for n in range(2))
+        zero, one = (_constant(gates.type, n) for n in (0.0, 1.0))
+        falling = _higher(builder, gates, builder.fsub(zero, gates))
+        small = emit_exponential(builder, builder.fsub(zero, falling))
+        above = builder.select(builder.fcmp_ordered("<", gates, zero), small, one)
+        silu = builder.fdiv(builder.fmul(gates, above), builder.fadd(one, small))
+        _store(builder, builder.fmul(silu, ups), product, 0)
+        return _nothing()
+
+    return _signature(2, width), generate
+
+
+@_intrinsic
 def soften(
     typing: Any, scores: Any, first: Any, last: Any, highest: Any, total: Any, mixed: Any,
     keys: Any, size: Any, width: Any,
@@ -448,6 +470,17 @@ def float_at(typing: Any, address: Any, index: Any) -> Any:
         return builder.load(builder.gep(*_place(builder, arguments, _FLOAT)))
 
     return types.float32(types.int64, types.int64), generate
+
+
+@_intrinsic
+def put_float(typing: Any, address: Any, index: Any, value: Any) -> Any:
+    """Store a float32 that many places behind an address."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        builder.store(arguments[2], builder.gep(*_place(builder, arguments[:2], _FLOAT)))
+        return _nothing()
+
+    return types.boolean(types.int64, types.int64, types.float32), generate
 
 
 @_intrinsic
