@@ -14,6 +14,7 @@ from executor.cost import model_cost
 from executor.device import DevicePlan
 from executor.engine import Engine
 from executor.errors import EngineError
+from executor.fusing import fuse_modules
 from executor.layer_profile import watch_layers
 from executor.loading import Checkpoint, LoadedModel, load
 from executor.merging import optimize_linears
@@ -50,10 +51,14 @@ class FastPaths:
 
     prepacked_linears: bool = True
     merged_linears: bool = True
+    fused_modules: bool = True
     cascade: bool = True
 
 
 _ALL = FastPaths()
+
+_LIKELY_TOKENS = 256
+"""Of a sequence, for which cache memory is made ready at start, if that many run at once."""
 
 
 def build_engine(
@@ -77,15 +82,22 @@ def build_engine(
     layers = probe_layers(loaded.module, loaded.config)
     own = own_answers(loaded.module, loaded.config.vocab_size)
     if loaded.device.device.type == "cpu":
+
+        def run() -> None:
+            run_probe(loaded.module, LayerProbe())
+
+        if fast.fused_modules and fast.prepacked_linears:
+            fuse_modules(loaded.module, run)
         optimize_linears(
             loaded.module,
-            lambda: run_probe(loaded.module, LayerProbe()),
+            run,
             prepack=fast.prepacked_linears,
             merge=fast.merged_linears,
         )
     check_packing(loaded.module, layers, backend, own)
     limits = plan_limits(loaded, layers, settings)
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
+    cache.take_ahead(limits.max_num_seqs * -(-_LIKELY_TOKENS // limits.block_size))
     model = PackedModel(loaded.module, cache, backend)
     engine = Engine(model, loaded.tokenizer, limits, _scheduling(settings))
     return ReadyEngine(

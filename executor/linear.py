@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from executor.product import Panels, fits
+from executor.product import Panels, fits, interleaved
 
 EXPECTED_ROWS = 64
 """For how many rows oneDNN chooses the order; any number is computed."""
@@ -41,6 +41,20 @@ class PanelLinear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = weight.shape
         self._panels = Panels(weight.detach(), None if bias is None else bias.detach())
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self._panels.multiply(rows)
+
+
+class GatedLinear(nn.Module):
+    """x [..., K] to silu(x @ gate.T) * (x @ up.T) [..., N]; both weights [N, K] with or without
+    biases [N]."""
+
+    def __init__(self, gate: nn.Linear, up: nn.Linear) -> None:
+        super().__init__()
+        bias = None if gate.bias is None else interleaved(gate.bias.detach(), up.bias.detach())
+        weight = interleaved(gate.weight.detach(), up.weight.detach())
+        self._panels = Panels(weight, bias, gated=True)
 
     def forward(self, rows: Tensor) -> Tensor:
         return self._panels.multiply(rows)

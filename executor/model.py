@@ -17,6 +17,7 @@ from executor.attention.base import (
     Slots,
 )
 from executor.head import Head
+from executor.memory import prefer_huge_pages, take_ahead
 from executor.settings import Limits
 from executor.span import Span
 
@@ -54,6 +55,15 @@ class PagedCache:
             )
             for index, shape in layers.items()
         }
+        for layer in self.layers.values():
+            prefer_huge_pages(layer.keys)
+            prefer_huge_pages(layer.values)
+
+    def take_ahead(self, blocks: int) -> None:
+        """Get memory for the first so many blocks, which are used first."""
+        take_ahead(
+            [t[:blocks] for layer in self.layers.values() for t in (layer.keys, layer.values)]
+        )
 
     def copy_blocks(self, copies: Many[tuple[int, int]]) -> None:
         """Copy blocks (from, to) in every layer; all are read before any is written."""

@@ -22,7 +22,7 @@ from numba import carray, types
 from torch import Tensor
 
 from executor import team, vectors
-from executor.vectors import MOST_ROWS, multiply, take_ticket, vector_width
+from executor.vectors import MOST_ROWS, gate, multiply, take_ticket, vector_width
 
 VECTORS = 2
 """Vector registers side by side: a panel has VECTORS * width columns."""
@@ -41,7 +41,7 @@ class _Arguments(ctypes.Structure):
             "left",  # [M, K]
             "panels",  # [N / P, K, P]
             "start",  # [N]: what every row begins with
-            "product",  # [M, N]
+            "product",  # [M, N], or [M, N / 2]
             "rows",  # M
             "inner",  # K
             "columns",  # N
@@ -52,14 +52,19 @@ class _Arguments(ctypes.Structure):
 
 
 class Panels:
-    """A weight [N, K] to multiply rows by: x [..., K] to x @ weight.T + bias [..., N]."""
+    """A weight [N, K] to multiply rows by: x [..., K] to x @ weight.T + bias [..., N].
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    `gated`: the weight's rows are gates and ups in turn, a vector of each (`interleaved`), and
+    the answer is silu(gate) * up [..., N / 2].
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, gated: bool = False) -> None:
         columns, inner = weight.shape
         width = vector_width()
         panels = weight.view(-1, VECTORS * width, inner).transpose(1, 2).contiguous()
         start = weight.new_zeros(columns) if bias is None else bias.contiguous()
-        self._kernel = product_kernel(width)
+        self._kernel = product_kernel(width, gated)
+        self._answers = columns // 2 if gated else columns
         self._counter = ctypes.c_int64()
         self._kept = panels, start
         self._given = _Arguments(
@@ -73,7 +78,7 @@ class Panels:
     def multiply(self, left: Tensor) -> Tensor:
         given = self._given
         left = left.contiguous()
-        product = left.new_empty(*left.shape[:-1], given.columns)
+        product = left.new_empty(*left.shape[:-1], self._answers)
         rows = left.numel() // given.inner
         given.left, given.product, given.rows = left.data_ptr(), product.data_ptr(), rows
         given.chunk = -(-rows // max(1, -(-left.numel() // _CHUNK_NUMBERS)))
@@ -83,6 +88,13 @@ class Panels:
         return product
 
 
+def interleaved(gates: Tensor, ups: Tensor) -> Tensor:
+    """Two of [N, ...], a vector of rows of each in turn: [2 N, ...]."""
+    width, rest = vector_width(), gates.shape[1:]
+    pairs = torch.stack([gates.view(-1, width, *rest), ups.view(-1, width, *rest)], dim=1)
+    return pairs.reshape(-1, *rest)
+
+
 def fits(weight: Tensor) -> bool:
     """Whether the kernel is made for this weight on this machine."""
     whole = weight.shape[0] % (VECTORS * vector_width()) == 0
@@ -90,9 +102,9 @@ def fits(weight: Tensor) -> bool:
 
 
 @cache
-def product_kernel(width: int) -> int:
+def product_kernel(width: int, gated: bool) -> int:
     """The address of the kernel void(_Arguments*); call it on any threads."""
-    kernel = _make(MOST_ROWS[width], VECTORS, width)
+    kernel = _make(MOST_ROWS[width], VECTORS, width, gated)
     _kernels.append(kernel)
     return int(kernel.address)
 
@@ -101,7 +113,7 @@ _kernels: list[Any] = []
 """Keeps the code of every address given out."""
 
 
-def _make(most: int, side_by_side: int, width: int) -> Any:
+def _make(most: int, side_by_side: int, width: int, gated: bool) -> Any:
     # See `attention.kernel._make` for why there is nothing but constants around this one.
     revision = crc32(Path(vectors.__file__).read_bytes())
     size = side_by_side * width
@@ -110,6 +122,7 @@ def _make(most: int, side_by_side: int, width: int) -> Any:
         a = carray(pointer, 1)[0]
         panels, panel_bytes = a.columns // size, 4 * a.inner * size
         total = panels * ((a.rows + a.chunk - 1) // a.chunk)
+        pairs = np.empty((most, size), dtype=np.float32)
         ticket = take_ticket(a.counter)
         while revision >= 0 and ticket < total:
             following = take_ticket(a.counter)
@@ -123,12 +136,18 @@ def _make(most: int, side_by_side: int, width: int) -> Any:
                 start = count * block // blocks
                 rows = count * (block + 1) // blocks - start
                 row = first + start
+                target, target_row = a.product + 4 * (row * a.columns + panel * size), a.columns
+                if gated:
+                    target, target_row = pairs.ctypes.data, size
                 multiply(
                     a.left + 4 * row * a.inner, a.inner, right, size, a.inner,
-                    a.start + 4 * panel * size, 0,
-                    a.product + 4 * (row * a.columns + panel * size), a.columns,
+                    a.start + 4 * panel * size, 0, target, target_row,
                     ahead + block * a.inner * step, step, rows, most, side_by_side, width,
                 )  # fmt: skip
+                if gated:
+                    for r in range(rows):
+                        place = (row + r) * (a.columns // 2) + panel * width
+                        gate(target + 4 * r * size, a.product + 4 * place, width)
             ticket = following
 
     signature = types.void(types.CPointer(numba.from_dtype(np.dtype(_Arguments))))

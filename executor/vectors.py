@@ -43,31 +43,41 @@ def vector_width() -> int:
 
 @_intrinsic
 def dots(
-    typing: Any, query: Any, key: Any, scores: Any, last: Any,
+    typing: Any, query: Any, key: Any, scores: Any, last: Any, ahead: Any,
     group: Any, size: Any, keys: Any, width: Any,
 ) -> Any:  # fmt: skip
     """Products of `group` queries with keys [0, last), `size` numbers each.
 
     Addresses of float32 [group, size], [keys, size] and [group, keys]; `last` is rounded up to
-    the vector's `width`, of which `size` and `keys` are multiples. The last four are literals.
+    the vector's `width`, of which `size` and `keys` are multiples. Meanwhile as many keys are
+    fetched from `ahead`. The last four are literals.
     """
     shape = [kind.literal_value for kind in (group, size, keys, width)]
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
         query, key, scores = _pointers(builder, arguments[:3])
-        _emit_dots(builder, query, key, scores, arguments[3], *shape)
+        _emit_dots(builder, query, key, scores, *arguments[3:5], *shape)
         return _nothing()
 
-    return _signature(4, group, size, keys, width), generate
+    return _signature(5, group, size, keys, width), generate
+
+
+def _share(count: int, part: int, parts: int) -> tuple[int, int]:
+    """From where to where one of some about equal parts goes, in whole cache lines."""
+    lines = -(-count // CACHE_LINE)
+    return CACHE_LINE * (lines * part // parts), CACHE_LINE * (lines * (part + 1) // parts)
 
 
 def _emit_dots(
-    builder: Any, query: Any, key: Any, scores: Any, last: Any,
+    builder: Any, query: Any, key: Any, scores: Any, last: Any, ahead: Any,
     group: int, size: int, keys: int, width: int,
 ) -> None:  # fmt: skip
     with cgutils.for_range_slice(builder, _int(0), last, _int(width)) as (first, _):
         tile = builder.gep(key, [builder.mul(first, _int(size))])
+        behind = builder.mul(first, _int(4 * size))
+        (following,) = _pointers(builder, [builder.add(ahead, behind)])
         for g in range(group):
+            _fetch(builder, following, *_share(4 * width * size, g, group), NEAREST)
             sums = [ir.Constant(ir.VectorType(_FLOAT, width), None)] * width
             for part in range(0, size, width):
                 of_query = _load(builder, query, g * size + part, width)
@@ -80,26 +90,27 @@ def _emit_dots(
 
 @_intrinsic
 def mix(
-    typing: Any, weights: Any, value: Any, mixed: Any, first: Any, last: Any,
+    typing: Any, weights: Any, value: Any, mixed: Any, first: Any, last: Any, ahead: Any,
     group: Any, size: Any, keys: Any, width: Any,
 ) -> Any:  # fmt: skip
     """Add values [first, last), weighted, to the sum of each of `group` queries.
 
     Addresses of float32 [group, keys], [keys, size] and [group, size]; the last four are
-    literals, and `size` is a multiple of `width`.
+    literals, and `size` is a multiple of `width`. Meanwhile as many values are fetched from
+    `ahead`.
     """
     shape = [kind.literal_value for kind in (group, size, keys, width)]
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
         weights, value, mixed = _pointers(builder, arguments[:3])
-        _emit_mix(builder, weights, value, mixed, arguments[3], arguments[4], *shape)
+        _emit_mix(builder, weights, value, mixed, *arguments[3:6], *shape)
         return _nothing()
 
-    return _signature(5, group, size, keys, width), generate
+    return _signature(6, group, size, keys, width), generate
 
 
 def _emit_mix(
-    builder: Any, weights: Any, value: Any, mixed: Any, first: Any, last: Any,
+    builder: Any, weights: Any, value: Any, mixed: Any, first: Any, last: Any, ahead: Any,
     group: int, size: int, keys: int, width: int,
 ) -> None:  # fmt: skip
     together = width * max(1, _ACCUMULATORS[width] // group)
@@ -112,6 +123,9 @@ def _emit_mix(
         }
         with cgutils.for_range_slice(builder, first, last, _int(1)) as (t, _):
             row = builder.gep(value, [builder.mul(t, _int(size))])
+            (following,) = _pointers(builder, [builder.add(ahead, builder.mul(t, _int(4 * size)))])
+            last = min(start + together, size)
+            _fetch(builder, following, 4 * start, 4 * last, NEAREST)
             loaded = {part: _load(builder, row, part, width) for part in parts}
             for g in range(group):
                 weight = builder.gep(weights, [builder.add(t, _int(g * keys))])
@@ -203,14 +217,16 @@ def _emit_multiply(
 
 def _emit_product(builder: Any, given: Any, rows: int, vectors: int, width: int) -> None:
     left_row, right_row, inner, start_row, product_row = (given[i] for i in (1, 3, 4, 6, 8))
-    left, right, start, product, ahead = _pointers(builder, [given[i] for i in (0, 2, 5, 7, 9)])
+    left, right, start, product = _pointers(builder, [given[i] for i in (0, 2, 5, 7)])
+    ahead = builder.inttoptr(given[9], ir.IntType(8).as_pointer())
     columns = range(0, vectors * width, width)
     lefts = [builder.gep(left, [builder.mul(_int(r), left_row)]) for r in range(rows)]
     sums = [_start_sums(builder, start, start_row, r, columns, width) for r in range(rows)]
     with cgutils.for_range_slice(builder, _int(0), inner, _int(1)) as (k, _):
         line = builder.gep(right, [builder.mul(k, right_row)])
         loaded = [_load(builder, line, column, width) for column in columns]
-        _fetch(builder, ahead, builder.mul(k, given[10]), 4 * len(columns) * width)
+        following = builder.gep(ahead, [builder.mul(k, given[10])])
+        _fetch(builder, following, 0, 4 * len(columns) * width, SECOND)
         at = k
         for r in range(rows):
             number = _broadcast(builder, builder.load(builder.gep(lefts[r], [at])), width)
@@ -257,19 +273,22 @@ def _in_this_order(builder: Any, values: list[Any]) -> list[Any]:
     return [builder.extract_value(same, i) for i in range(len(values))]
 
 
-def _fetch(builder: Any, base: Any, offset: Any, count: int) -> None:
-    """Ask for `count` bytes to be brought into the core's larger cache."""
+NEAREST, SECOND = 3, 2
+"""Of a core's caches, as LLVM counts them."""
+
+
+def _fetch(builder: Any, base: Any, start: int, stop: int, cache: int) -> None:
+    """Ask for the bytes [start, stop) behind an address to be brought into a cache."""
     byte, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
     function = cgutils.get_or_insert_function(
         builder.module,
         ir.FunctionType(ir.VoidType(), [byte, int32, int32, int32]),
         "llvm.prefetch.p0i8",
     )
-    start = builder.gep(builder.bitcast(base, byte), [offset])
-    reading, second_level, data = (ir.Constant(int32, n) for n in (0, 2, 1))
-    for line in range(0, count, CACHE_LINE):
-        place = builder.gep(start, [_int(line)])
-        builder.call(function, [place, reading, second_level, data])
+    reading, level, data = (ir.Constant(int32, n) for n in (0, cache, 1))
+    for line in range(start, stop, CACHE_LINE):
+        place = builder.gep(builder.bitcast(base, byte), [_int(line)])
+        builder.call(function, [place, reading, level, data])
 
 
 @_intrinsic
@@ -297,11 +316,10 @@ def emit_exponential(builder: Any, x: Any) -> Any:
     p = _constant(x.type, _EXPONENTIAL[0])
     for coefficient in _EXPONENTIAL[1:]:
         p = _fma(builder, p, r, _constant(x.type, coefficient))
+    linear = builder.fadd(r, _constant(x.type, 1.0))
     biased = builder.add(whole, _constant(whole.type, 127))
     power = builder.bitcast(builder.shl(biased, _constant(whole.type, 23)), x.type)
-    result = builder.fmul(
-        _fma(builder, p, builder.fmul(r, r), builder.fadd(r, _constant(x.type, 1.0))), power
-    )
+    result = builder.fmul(_fma(builder, p, builder.fmul(r, r), linear), power)
     inside = builder.fcmp_ordered(">", x, lowest)
     return builder.select(inside, result, _constant(x.type, 0.0))
 
@@ -310,6 +328,28 @@ _EXPONENTIAL = (
     1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
     5.0000001201e-1,
 )  # fmt: skip
+
+
+@_intrinsic
+def gate(typing: Any, pairs: Any, product: Any, width: Any) -> Any:
+    """product = silu(gate) * up, for `width` gates followed by as many ups.
+
+    Addresses of float32; `width` is a literal.
+    """
+    lanes = width.literal_value
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        pairs, product = _pointers(builder, arguments[:2])
+        gates, ups = (_load(builder, pairs, n * lanes, lanes) for n in range(2))
+        zero, one = (_constant(gates.type, n) for n in (0.0, 1.0))
+        falling = _higher(builder, gates, builder.fsub(zero, gates))
+        small = emit_exponential(builder, builder.fsub(zero, falling))
+        above = builder.select(builder.fcmp_ordered("<", gates, zero), small, one)
+        silu = builder.fdiv(builder.fmul(gates, above), builder.fadd(one, small))
+        _store(builder, builder.fmul(silu, ups), product, 0)
+        return _nothing()
+
+    return _signature(2, width), generate
 
 
 @_intrinsic
@@ -430,6 +470,17 @@ def float_at(typing: Any, address: Any, index: Any) -> Any:
         return builder.load(builder.gep(*_place(builder, arguments, _FLOAT)))
 
     return types.float32(types.int64, types.int64), generate
+
+
+@_intrinsic
+def put_float(typing: Any, address: Any, index: Any, value: Any) -> Any:
+    """Store a float32 that many places behind an address."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        builder.store(arguments[2], builder.gep(*_place(builder, arguments[:2], _FLOAT)))
+        return _nothing()
+
+    return types.boolean(types.int64, types.int64, types.float32), generate
 
 
 @_intrinsic

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from executor.attention.kernel import write_rows
+from executor.attention.writing import Writer, can_copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,26 +36,15 @@ class LayerCache:
 
     def write(self, key: Tensor, value: Tensor, slots: Slots) -> None:
         """Store new keys [T, Hkv, Dk] and values [T, Hkv, Dv] at their slots."""
-        for cache, rows in ((self.keys, key), (self.values, value)):
-            if cache.device.type == "cpu" and rows.stride(2) == 1 and rows.dtype == cache.dtype:
-                _copy(cache, rows, slots)
-            else:
-                cache[slots.blocks, :, slots.offsets] = rows
+        if can_copy(key, self.keys) and can_copy(value, self.values):
+            slots.writer.write(key, self.keys, value, self.values)
+            return
+        self.keys[slots.blocks, :, slots.offsets] = key
+        self.values[slots.blocks, :, slots.offsets] = value
 
     def gather(self, tables: Tensor) -> tuple[Tensor, Tensor]:
         """Contiguous keys and values [B, Hkv, M * block_size, D] of block tables [B, M]."""
         return _gather(self.keys, tables), _gather(self.values, tables)
-
-
-def _copy(cache: Tensor, rows: Tensor, slots: Slots) -> None:
-    """What indexed assignment does, at a fraction of its cost for few rows."""
-    _, kv_heads, block_size, size = cache.shape
-    row_stride, head_stride, _ = rows.stride()
-    item = cache.element_size()
-    write_rows(
-        rows.data_ptr(), row_stride * item, head_stride * item, cache.data_ptr(),
-        slots.places_array, kv_heads, block_size, size * item,
-    )  # fmt: skip
 
 
 def _gather(cache: Tensor, tables: Tensor) -> Tensor:
@@ -82,10 +69,9 @@ class Slots:
         return self.places[:, 1]
 
     @cached_property
-    def places_array(self) -> NDArray[np.int64]:
-        """On the CPU, without a copy."""
-        array: NDArray[np.int64] = self.places.numpy()
-        return array
+    def writer(self) -> Writer:
+        """On the CPU."""
+        return Writer(self.places)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,7 +136,9 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
         turned = np.empty((key_size, TILE), dtype=np.float32)
         zeros = np.zeros(2 * wide, dtype=np.float32)
         ticket = take_ticket(a.counter)
-        while revision >= 0 and ticket < a.units * a.kv_heads:
+        tickets = a.units * a.kv_heads
+        while revision >= 0 and ticket < tickets:
+            following = take_ticket(a.counter)
             unit, head = int_at(a.order, ticket % a.units), ticket // a.units
             first, count = int_at(a.firsts, unit), int_at(a.counts, unit)
             row = int_at(a.members, first)
@@ -150,10 +152,14 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
                 place = position % a.block_size
                 tile = place - place % TILE
                 last = min(TILE, a.block_size - tile, end - position + place - tile)
-                at = _token_at(a, row, position - place, head) + tile
+                at = ahead = _token_at(a, row, position - place, head) + tile
+                if position - place + tile + last < end:
+                    ahead = _token_at(a, row, position - place + tile + last, head)
+                elif following < tickets:
+                    ahead = _first_token(a, following)
                 dots(
                     query.ctypes.data, a.keys + 4 * at * key_size, scores.ctypes.data, last,
-                    group, key_size, TILE, width,
+                    a.keys + 4 * ahead * key_size, group, key_size, TILE, width,
                 )  # fmt: skip
                 for q in range(group):
                     if a.softcap > 0:
@@ -165,7 +171,8 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
                     )  # fmt: skip
                 mix(
                     scores.ctypes.data, a.values + 4 * at * value_size, mixed.ctypes.data,
-                    place - tile, last, group, value_size, TILE, width,
+                    place - tile, last, a.values + 4 * ahead * value_size,
+                    group, value_size, TILE, width,
                 )  # fmt: skip
                 position += last - (place - tile)
             position -= position % width
@@ -222,10 +229,19 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
                 position += length
             for i in range(count):
                 _end(a, int_at(a.members, first + i), head, i * group, group, highest, total, mixed)
-            ticket = take_ticket(a.counter)
+            ticket = following
 
     signature = types.void(types.CPointer(numba.from_dtype(np.dtype(Arguments))))
     return numba.cfunc(signature, cache=True, error_model="numpy")(kernel)
+
+
+@jit
+def _first_token(a: Any, ticket: int) -> int:
+    """Where in the cache the unit with this ticket begins."""
+    unit, head = int_at(a.order, ticket % a.units), ticket // a.units
+    row = int_at(a.members, int_at(a.firsts, unit))
+    place: int = _token_at(a, row, int_at(a.starts, row), head)
+    return place
 
 
 @jit
@@ -296,22 +312,3 @@ def _state_at(a: Any, row: int, head: int, group: int, size: int) -> int:
     """The address of a row's states of one key head."""
     place: int = (int_at(a.places, row) * a.kv_heads + head) * group
     return a.states + 4 * place * (size + 2)  # type: ignore[no-any-return]
-
-
-@jit
-def write_rows(
-    source: int, row_bytes: int, head_bytes: int, target: int, places: Any, kv_heads: int,
-    block_size: int, token_bytes: int,
-) -> None:  # fmt: skip
-    """Copy the new keys (or values) of a step to their places in the cache.
-
-    Args:
-        source: address of [T, Hkv, D], whose first two strides are given in bytes.
-        target: address of [N, Hkv, block_size, D], contiguous.
-        places: [T, 2] int64, block and offset of each token.
-    """
-    for row in range(places.shape[0]):
-        for head in range(kv_heads):
-            token = (places[row, 0] * kv_heads + head) * block_size + places[row, 1]
-            start = source + row * row_bytes + head * head_bytes
-            copy_bytes(target + token * token_bytes, start, token_bytes)

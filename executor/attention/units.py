@@ -123,8 +123,8 @@ def _divided(batch: PackedBatch, most_rows: int) -> _Division:
 
 
 def _cut(group: Ints, most_rows: int) -> _Division:
-    """The rows of one group."""
-    pieces = -(-len(group) // most_rows)
+    """The rows of one group, so that there are two units at least for the threads to share."""
+    pieces = max(2, -(-len(group) // most_rows))
     edges = len(group) * np.arange(pieces + 1) // pieces
     return _Division(members=group, firsts=edges[:-1], counts=np.diff(edges))
 

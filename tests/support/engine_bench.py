@@ -40,6 +40,7 @@ TIMED: dict[str, tuple[tuple[Any, str], ...]] = {
         (nn.Linear, "forward"),
         (linear.PrepackedLinear, "forward"),
         (linear.PanelLinear, "forward"),
+        (linear.GatedLinear, "forward"),
     ),
     "forward": ((model.PackedModel, "forward"),),
 }

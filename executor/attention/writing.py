@@ -1,0 +1,109 @@
+"""New keys and values to their places in the cache, on all threads: a copy a token and head."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numba
+import numpy as np
+from numba import carray, types
+from torch import Tensor
+
+from executor import team, vectors
+from executor.vectors import copy_bytes, int_at, take_ticket
+
+_AT_ONCE = 16
+"""Tokens that a thread takes at a time."""
+
+
+class _Rows(ctypes.Structure):
+    """Keys, or values."""
+
+    _fields_ = (
+        ("source", ctypes.c_int64),  # [T, Hkv, D] at, numbers of a head contiguous
+        ("row_bytes", ctypes.c_int64),  # its strides
+        ("head_bytes", ctypes.c_int64),
+        ("target", ctypes.c_int64),  # [N, Hkv, block_size, D] at, contiguous
+        ("token_bytes", ctypes.c_int64),
+    )
+
+
+class _Arguments(ctypes.Structure):
+    _fields_ = (
+        ("keys", _Rows),
+        ("values", _Rows),
+        ("places", ctypes.c_int64),  # [T, 2] int64: block and offset of each token
+        ("count", ctypes.c_int64),  # T
+        ("kv_heads", ctypes.c_int64),
+        ("block_size", ctypes.c_int64),
+        ("counter", ctypes.c_int64),  # int64, 0 at the beginning
+    )
+
+
+class Writer:
+    """Copies a step's keys and values to `places` [T, 2] int64, block and offset of each."""
+
+    def __init__(self, places: Tensor) -> None:
+        self._places = places.contiguous()
+        self._counter = ctypes.c_int64()
+        self._given = _Arguments(
+            places=self._places.data_ptr(),
+            count=len(places),
+            counter=ctypes.addressof(self._counter),
+        )
+
+    def write(self, key: Tensor, keys: Tensor, value: Tensor, values: Tensor) -> None:
+        """Key [T, Hkv, Dk] and value [T, Hkv, Dv] to caches [N, Hkv, block_size, D]."""
+        given = self._given
+        _, given.kv_heads, given.block_size, _ = keys.shape
+        for rows, source, target in ((given.keys, key, keys), (given.values, value, values)):
+            row, head, _ = source.stride()
+            size = source.element_size()
+            rows.source, rows.target = source.data_ptr(), target.data_ptr()
+            rows.row_bytes, rows.head_bytes = row * size, head * size
+            rows.token_bytes = source.shape[2] * size
+        self._counter.value = 0
+        team.run_together(_kernel(), ctypes.addressof(given))
+
+
+def can_copy(rows: Tensor, cache: Tensor) -> bool:
+    """Whether rows are in the cache as they are."""
+    return cache.device.type == "cpu" and rows.stride(2) == 1 and rows.dtype == cache.dtype
+
+
+@cache
+def _kernel() -> int:
+    kernel = _make()
+    _kernels.append(kernel)
+    return int(kernel.address)
+
+
+_kernels: list[Any] = []
+"""Keeps the code of every address given out."""
+
+
+def _make() -> Any:
+    revision = crc32(Path(vectors.__file__).read_bytes())  # see `kernel._make`
+
+    def kernel(pointer):  # type: ignore[no-untyped-def]
+        a = carray(pointer, 1)[0]
+        first = take_ticket(a.counter) * _AT_ONCE
+        while revision >= 0 and first < a.count:
+            for row in range(first, min(first + _AT_ONCE, a.count)):
+                block, offset = int_at(a.places, 2 * row), int_at(a.places, 2 * row + 1)
+                for head in range(a.kv_heads):
+                    token = (block * a.kv_heads + head) * a.block_size + offset
+                    for rows in (a.keys, a.values):
+                        copy_bytes(
+                            rows.target + token * rows.token_bytes,
+                            rows.source + row * rows.row_bytes + head * rows.head_bytes,
+                            rows.token_bytes,
+                        )
+            first = take_ticket(a.counter) * _AT_ONCE
+
+    signature = types.void(types.CPointer(numba.from_dtype(np.dtype(_Arguments))))
+    return numba.cfunc(signature, cache=True, error_model="numpy")(kernel)
