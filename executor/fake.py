@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from executor.engine import Engine
-from executor.span import Span
 from executor.settings import Limits, Scheduling
+from executor.span import Span
 from executor.text import TextStream
 
 VOCABULARY = 259

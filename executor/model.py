@@ -16,8 +16,8 @@ from executor.attention.base import (
     PackedBatch,
     Slots,
 )
-from executor.span import Span
 from executor.settings import Limits
+from executor.span import Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What became of a request: `choices` in index order, or `error`, a sentence.
+    """What became of a request: `choices` in index order, or `error`, a sentence, with an
+    `error_code` if it is not the request that is wrong.
 
     `cached_tokens` of the prompt were not computed for it, but for another request: how many
     depends on the company it was in, so that they are no part of what makes answers equal.
@@ -107,6 +108,7 @@ class Completion:
     choices: tuple[Choice, ...] = ()
     cached_tokens: int = field(default=0, compare=False)
     error: str | None = None
+    error_code: str | None = None
 
     @property
     def completion_tokens(self) -> int:

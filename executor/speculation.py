@@ -37,7 +37,7 @@ _PRIOR_WEIGHT = 2.0
 _PRIOR_RATE = 0.5
 
 _EACH_FOR_ITSELF = frozenset(
-    "temperature top_p top_k min_p seed max_tokens min_tokens stop ignore_eos n logprobs".split()
+    ["temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "min_tokens", "stop", "ignore_eos", "n", "logprobs"]
 )
 _SAID_OF_REQUESTS = frozenset({"id", "prompt_token_ids", "sampling", "priority", "timeout_seconds"})
 

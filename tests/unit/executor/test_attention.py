@@ -14,8 +14,8 @@ from executor.attention.reference import attend
 from executor.build import BACKENDS
 from executor.model import pack
 from executor.request import Request
-from executor.span import Span
 from executor.sequence import Group, Sequence
+from executor.span import Span
 
 KV_HEADS, GROUP, KEY, VALUE, BLOCK = 2, 3, 8, 6, 4
 

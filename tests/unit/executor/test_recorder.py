@@ -11,9 +11,9 @@ from executor.recorder import Moment, Recorder, work_of
 from executor.request import Request, SamplingParams
 from executor.roofline import ModelCost
 from executor.scheduler import Scheduler
-from executor.span import Span
 from executor.sequence import Group, Sequence
 from executor.settings import Limits
+from executor.span import Span
 
 LIMITS = Limits(
     max_num_seqs=2, max_num_batched_tokens=64, max_model_len=64, num_blocks=16, block_size=8
