@@ -23,7 +23,7 @@ from executor.packing import LayerProbe, check_packing, own_answers, probe_layer
 from executor.profile import Profile
 from executor.roofline import ModelCost
 from executor.settings import EngineSettings, Scheduling, Speculation
-from executor.sizing import plan_limits
+from executor.sizing import STEP_SECONDS, plan_limits
 from executor.text import HfTokenizer
 
 BACKENDS: dict[str, AttentionBackend] = {
@@ -81,7 +81,8 @@ def build_engine(
         backend = CpuAttention(cascade=fast.cascade)
     layers = probe_layers(loaded.module, loaded.config)
     own = own_answers(loaded.module, loaded.config.vocab_size)
-    if loaded.device.device.type == "cpu":
+    is_cpu = loaded.device.device.type == "cpu"
+    if is_cpu:
 
         def run() -> None:
             run_probe(loaded.module, LayerProbe())
@@ -99,7 +100,7 @@ def build_engine(
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
     cache.take_ahead(limits.max_num_seqs * -(-_LIKELY_TOKENS // limits.block_size))
     model = PackedModel(loaded.module, cache, backend)
-    engine = Engine(model, loaded.tokenizer, limits, _scheduling(settings))
+    engine = Engine(model, loaded.tokenizer, limits, _scheduling(settings, is_cpu=is_cpu))
     return ReadyEngine(
         engine=engine,
         tokenizer=loaded.tokenizer,
@@ -110,12 +111,13 @@ def build_engine(
     )
 
 
-def _scheduling(settings: EngineSettings) -> Scheduling:
+def _scheduling(settings: EngineSettings, *, is_cpu: bool) -> Scheduling:
     return Scheduling(
         policy=settings.scheduling_policy,
         batching=settings.batching,
         enable_prefix_caching=settings.enable_prefix_caching,
         request_timeout_seconds=settings.request_timeout_seconds,
+        step_seconds=STEP_SECONDS if is_cpu and settings.max_num_batched_tokens is None else None,
         speculation=_speculation(settings),
     )
 

@@ -26,6 +26,8 @@ from executor.speculation import right
 from executor.step_time import StepTimes
 from executor.text import Detokenizer, StopWatcher
 
+OUT_OF_MEMORY = "out_of_memory"
+"""`Completion.error_code` of a request that did not fit the memory alone."""
 LOOKAHEAD = 4
 """Requests known ahead for each that can run, if not said otherwise."""
 
@@ -272,12 +274,12 @@ class Engine:
         context = len(culprit.tokens)
         return self._fail(
             culprit.group,
-            f"a step of this request alone, with {context:,} tokens so far, does not fit the"
-            " memory of the worker; shorten it or give the worker more",
+            f"The request does not fit the worker's memory, not even alone: it failed with"
+            f" {context:,} tokens of prompt and answer. Shorten it, or give the worker more memory.",
         )
 
     def _fail(self, group: Group, reason: str) -> list[Completion]:
-        """End all that the group is to answer, with an error."""
+        """End all that the group is to answer, as memory is short."""
         for sequence in group.unfinished():
             self._scheduler.remove(sequence)
         self._close(group)
@@ -285,7 +287,12 @@ class Engine:
             self._groups.pop(request_id, None)
         prompt = len(group.request.prompt_token_ids)
         return [
-            Completion(request_id=request_id, prompt_tokens=prompt, error=reason)
+            Completion(
+                request_id=request_id,
+                prompt_tokens=prompt,
+                error=reason,
+                error_code=OUT_OF_MEMORY,
+            )
             for request_id in group.request_ids
         ]
 

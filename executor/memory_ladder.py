@@ -86,14 +86,17 @@ class MemoryLadder:
         self._suspects = self._clear([span.sequence for span in spans])
         if self._suspects:
             return
-        self._before = None
         self._good_steps += 1
         if self._good_steps >= self._patience:
+            # Until now a failure would have been of the same cause as the one before.
+            self._before = None
             self._good_steps = 0
             self._set_cap(self.cap + max(1, self.cap // 4))
 
     def _set_cap(self, positions: int) -> None:
         self.cap = None if positions >= self._most else positions
+        if self.cap is None:
+            self._patience = PATIENCE
 
     def _clear(self, sequences: Many[Sequence]) -> list[list[Sequence]]:
         """The groups under suspicion without these."""

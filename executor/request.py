@@ -102,7 +102,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What became of a request: `choices` in index order, or `error`, a sentence.
+    """What became of a request: `choices` in index order, or `error`, a sentence, with an
+    `error_code` if it is not the request that is wrong.
 
     `prompt_logprobs`, where asked for, are of all the prompt's tokens but the first.
     `cached_tokens` of the prompt were not computed for it, but for another request: how many
@@ -115,6 +116,7 @@ class Completion:
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None
     cached_tokens: int = field(default=0, compare=False)
     error: str | None = None
+    error_code: str | None = None
 
     @property
     def completion_tokens(self) -> int:

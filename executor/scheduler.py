@@ -64,9 +64,11 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.admitted: list[Sequence] = []
         self.copies: list[tuple[int, int]] = []
+        self._times = times or StepTimes()
+        self._budget = limits.max_num_batched_tokens
         self._speculator: Speculator | None = None
         if self.scheduling.speculation is not None and not self._is_static:
-            self._speculator = Speculator(self.scheduling.speculation, times or StepTimes())
+            self._speculator = Speculator(self.scheduling.speculation, self._times)
         self._padded = PaddedBatches()
         self.slots = 0
         """Taken in the last step; in a static batch those of ended sequences are."""
@@ -92,6 +94,7 @@ class Scheduler:
         """Choose the next step's tokens and give them blocks; marks them as computed."""
         self.admitted, self.copies = [], []
         preemptions = self.metrics.num_preemptions_total
+        self._budget = self._step_budget()
         is_open = not self.ladder.suspects(self.running)
         if is_open:
             self._fit_under_cap()
@@ -142,9 +145,11 @@ class Scheduler:
         tables = [sequence.block_table for sequence in self.running]
         self.pool.check_integrity(tables + self.prefixes.tables())
 
-    @property
-    def _budget(self) -> int:
-        return min(self.limits.max_num_batched_tokens, self.ladder.cap or sys.maxsize)
+    def _step_budget(self) -> int:
+        budget, seconds = self.limits.max_num_batched_tokens, self.scheduling.step_seconds
+        if seconds is not None:
+            budget = max(budget, self._times.budget(seconds) or 0)
+        return min(budget, self.ladder.cap or sys.maxsize)
 
     def _fit_under_cap(self) -> None:
         """Where memory is short, nobody holds blocks who would have no place in a step."""

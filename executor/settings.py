@@ -67,7 +67,9 @@ class Scheduling:
     `max_num_waiting` requests, or `max_waiting_tokens` of their prompts, are looked at ahead;
     None is 4 for each that can run. `deduplicate` computes equal requests once.
     Answers are taken for `expected_tokens` long until some have ended.
-    `request_timeout_seconds` limits those that name no time of their own. `speculation` guesses
+    `request_timeout_seconds` limits those that name no time of their own. Where `step_seconds`
+    are given, steps grow beyond `max_num_batched_tokens` while they last no longer, if the time
+    of those before says that it pays. `speculation` guesses
     tokens from what stands in prompt and answer already, where that pays; None does not.
     """
 
@@ -79,6 +81,7 @@ class Scheduling:
     max_waiting_tokens: int = 1 << 20
     expected_tokens: int = 256
     request_timeout_seconds: float | None = None
+    step_seconds: float | None = None
     speculation: Speculation | None = None
 
     def __post_init__(self) -> None:

@@ -21,8 +21,10 @@ CPU_MAX_NUM_SEQS = 128
 CUDA_MAX_NUM_SEQS = 256
 CUDA_MAX_NUM_BATCHED_TOKENS = 8192
 
+STEP_SECONDS = 2.0
+"""Of one CPU step, so that a stop is heard in time."""
 CPU_STEP_FLOPS = 2e11
-"""Work of one CPU step: about two seconds on two cores, so that a stop is heard in time."""
+"""What takes so long on two cores at worst; once steps have been timed they may be larger."""
 CPU_MIN_BATCHED_TOKENS, CPU_MAX_BATCHED_TOKENS = 64, 512
 
 

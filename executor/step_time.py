@@ -12,6 +12,12 @@ FIXED_POSITIONS = 27.0
 CPU, and taken for true until steps have shown better."""
 _PRIOR_STEPS = (1, 64, 512)
 """Positions of the steps that stand for what is taken for true."""
+ENOUGH = 32
+"""Steps to have seen before the size of the next ones is chosen by them."""
+FIXED_SHARE = 0.05
+"""Of a step's time: where less is fixed, larger steps win next to nothing."""
+LARGEST = 1024
+"""Positions; more would only need more memory."""
 _MEMORY = 0.998
 """Weight that a step keeps with each one that follows."""
 _REFRESH = 16
@@ -47,6 +53,7 @@ class StepTimes:
         self._target: NDArray[np.float64] = np.zeros(3)
         self._seconds_per_position = 0.0
         self._since_fit = 0
+        self._context = 0.0
         self._cost = StepCost()
         self.steps = 0
 
@@ -60,6 +67,7 @@ class StepTimes:
         unit = seconds / (FIXED_POSITIONS + positions)
         share = max(1 - _MEMORY, 1 / (self.steps + 1))
         self._seconds_per_position += share * (unit - self._seconds_per_position)
+        self._context += share * (attended / positions - self._context)
         self.steps += 1
         self._since_fit += 1
 
@@ -70,6 +78,18 @@ class StepTimes:
             self._since_fit = 0
             self._cost = self._fit()
         return self._cost
+
+    def budget(self, seconds: float) -> int | None:
+        """Positions of the step from which on a larger one wins nothing or lasts longer than
+        `seconds`; None while too little is known."""
+        if self.steps < ENOUGH:
+            return None
+        cost = self.cost
+        position = cost.row(round(self._context))
+        if position <= 0:
+            return LARGEST
+        pays = cost.fixed * (1 / FIXED_SHARE - 1) / position
+        return int(min(LARGEST, pays, (seconds - cost.fixed) / position))
 
     def _fit(self) -> StepCost:
         normal, target = self._normal.copy(), self._target.copy()

@@ -22,6 +22,8 @@ def check_answered(completions: Sequence[Completion]) -> None:
     """
     for completion in completions:
         if completion.error is not None:
+            if completion.error_code is not None:
+                raise BatchJobsError(completion.error, code=completion.error_code)
             raise InvalidRequestError(completion.error)
         if any(choice.finish_reason is FinishReason.TIMEOUT for choice in completion.choices):
             raise BatchJobsError(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from batchjobs import wire
 from batchjobs.endpoints.base import Body, Endpoint, LineContext, ModelContext
-from batchjobs.errors import BatchJobsError, InvalidRequestError
+from batchjobs.errors import BatchJobsError
 from batchjobs.ids import line_digest
 from batchjobs.queue.claims import Claim
 from batchjobs.shard_lines import ShardLine
@@ -88,7 +88,7 @@ def _isolated(step: Callable[[], _T], line: ShardLine) -> _T:
     """Let a fault of ours fail the line that met it, not the thousands beside it."""
     try:
         return step()
-    except InvalidRequestError:
+    except BatchJobsError:
         raise
     except Exception as fault:
         logger.exception("line %d met a fault of the server", line.number)

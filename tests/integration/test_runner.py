@@ -23,7 +23,7 @@ from batchjobs.worker.stop import StopSignal
 from batchjobs.worker.tending import tend
 from executor.fake import ByteTokenizer
 from executor.settings import Limits
-from tests.support.engines import FakeEngines, add_models
+from tests.support.engines import FakeEngines, HastyEngines, ScarceEngines, add_models
 from tests.support.jobs import (
     MODEL,
     add_input,
@@ -545,3 +545,26 @@ def test_model_that_has_left_the_catalogue_is_left_aside(deployment: Deployment)
 def test_unknown_job_is_refused(deployment: Deployment) -> None:
     with pytest.raises(NotFoundError):
         run(deployment, "batch_none")
+
+
+def test_line_that_does_not_fit_the_memory_fails_alone(deployment: Deployment) -> None:
+    lines = [chat(f"line-{i}") for i in range(12)]
+    lines[7]["body"]["messages"][0]["content"] = "a café"
+    job_id = start_job(deployment, lines, shard_max_lines=4)
+    run(deployment, job_id, engines=ScarceEngines())
+    job = load_job(deployment, job_id)
+    assert job.status == JobState.COMPLETED
+    assert ids(outputs(deployment, job)) == [f"line-{i}" for i in range(12) if i != 7]
+    [failed] = errors(deployment, job)
+    assert failed["custom_id"] == "line-7"
+    error = failed["response"]["body"]["error"]
+    assert error["code"] == "out_of_memory"
+    assert "does not fit the worker's memory, not even alone" in error["message"]
+
+
+def test_line_that_ran_out_of_time_says_so(deployment: Deployment) -> None:
+    job_id = start_job(deployment, [chat("slow", max_tokens=200), chat("quick", max_tokens=1)])
+    run(deployment, job_id, engines=HastyEngines())
+    [failed] = errors(deployment, load_job(deployment, job_id))
+    assert failed["custom_id"] == "slow"
+    assert failed["response"]["body"]["error"]["code"] == "request_timeout"
