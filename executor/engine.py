@@ -11,12 +11,14 @@ from torch import Tensor
 
 from executor.duplicates import Duplicates, digest
 from executor.endings import ending, finish
+from executor.history import history_of
 from executor.metrics import EngineMetrics
+from executor.processors import SamplingRow
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.prompt_scores import score_prompts
 from executor.recorder import StepWatcher
 from executor.request import Choice, Completion, FinishReason, Request
-from executor.sampling import SamplingRow, sample, token_logprobs
+from executor.sampling import sample, token_logprobs
 from executor.scheduler import Scheduler, Span
 from executor.sequence import Group, Sequence
 from executor.settings import Limits, Scheduling
@@ -207,6 +209,7 @@ class Engine:
             index=index,
             tokens=list(group.request.prompt_token_ids),
             watcher=StopWatcher(self._tokenizer.stream(), stops) if stops else None,
+            history=history_of(group.request),
         )
         group.sequences.append(sequence)
         return sequence
@@ -246,12 +249,16 @@ class Engine:
 
     def _row(self, sequence: Sequence) -> SamplingRow:
         params = sequence.request.sampling
-        too_early = sequence.num_generated < params.min_tokens and not params.ignore_eos
+        too_early = sequence.num_generated < params.min_tokens
+        eos = () if params.ignore_eos else self._eos
+        if sequence.history is not None:
+            sequence.history.follow(sequence.tokens)
         return SamplingRow(
             params=params,
             choice=sequence.index,
             position=sequence.num_generated,
-            banned=self._eos if too_early else (),
+            banned=(*eos, *params.stop_token_ids) if too_early else (),
+            history=sequence.history,
         )
 
     def _commit(self, ready: Many[Sequence], tokens: Many[int]) -> list[Completion]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from batchjobs.endpoints.support import Parameter
@@ -53,12 +53,14 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelContext:
-    """The model a line runs on. `name` is what the line asked for and gets back."""
+    """The model a line runs on. `name` is what the line asked for and gets back; `sampling` are
+    parameters by name as the model's generation config has them, for lines that leave them out."""
 
     name: str
     tokenizer: Tokenizer
     max_model_len: int
     fingerprint: str
+    sampling: Mapping[str, float] = field(default_factory=dict)
     ignore_unknown: bool = False
     """Leave unknown parameters out, where the line would fail otherwise."""
 
