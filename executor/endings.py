@@ -11,7 +11,8 @@ def ending(sequence: Sequence, token: int, tokenizer: Detokenizer) -> Choice | N
     """The finished answer if `token`, which the sequence has already, is its last."""
     params = sequence.request.sampling
     generated = sequence.num_generated
-    if token in tokenizer.eos_token_ids and not params.ignore_eos:
+    ends = token in tokenizer.eos_token_ids and not params.ignore_eos
+    if ends or token in params.stop_token_ids:
         return finish(sequence, FinishReason.STOP, tokenizer, keep=generated - 1)
     if sequence.watcher is not None:
         watching = generated >= params.min_tokens

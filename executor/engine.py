@@ -5,24 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Sequence as Many
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
 from executor.duplicates import Duplicates, digest
 from executor.endings import ending, finish
+from executor.history import history_of
 from executor.memory_ladder import give_memory_back, is_out_of_memory
 from executor.metrics import EngineMetrics
+from executor.next_tokens import Next, next_tokens
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.prompt_scores import score_prompts
 from executor.recorder import StepWatcher
 from executor.request import Choice, Completion, FinishReason, Request
-from executor.sampling import SamplingRow, sample, token_logprobs
 from executor.scheduler import Scheduler
 from executor.sequence import Group, Sequence
 from executor.settings import Limits, Scheduling
 from executor.span import Span
-from executor.speculation import right
 from executor.step_time import StepTimes
 from executor.text import Detokenizer, StopWatcher
 
@@ -43,14 +43,6 @@ class StepModel(Protocol):
 
     def logits_at(self, rows: Many[int]) -> Tensor:
         """Logits [R, V] at these rows of the last step's packed row."""
-
-
-class Next(NamedTuple):
-    """A token that comes next in a sequence, behind `ahead` guesses that were right."""
-
-    sequence: Sequence
-    token: int
-    ahead: int
 
 
 class Engine:
@@ -215,6 +207,7 @@ class Engine:
             index=index,
             tokens=list(group.request.prompt_token_ids),
             watcher=StopWatcher(self._tokenizer.stream(), stops) if stops else None,
+            history=history_of(group.request),
         )
         group.sequences.append(sequence)
         return sequence
@@ -245,7 +238,7 @@ class Engine:
                 logits = self._model.forward(spans)
             with self.profile.measure(Part.SAMPLING):
                 score_prompts(spans, self._model, logits.shape[-1])
-                tokens = self._sample(logits, spans)
+                tokens = next_tokens(logits, spans, self._eos)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -295,40 +288,6 @@ class Engine:
             )
             for request_id in group.request_ids
         ]
-
-    def _sample(self, logits: Tensor, spans: Many[Span]) -> list[Next]:
-        """The next tokens of each sequence that catches up: one, and one for each right guess."""
-        rows = [(span, ahead) for span in spans for ahead in range(span.rows)]
-        if not rows:
-            return []
-        tokens = sample(logits, [self._row(span.sequence, ahead) for span, ahead in rows])
-        found = {i: Next(rows[i][0].sequence, tokens[i], rows[i][1]) for i in right(rows, tokens)}
-        wanted = [
-            (i, next_, count)
-            for i, next_ in found.items()
-            if (count := next_.sequence.request.sampling.logprobs) is not None
-        ]
-        if wanted:
-            entries = token_logprobs(
-                logits[[i for i, _, _ in wanted]],
-                [next_.token for _, next_, _ in wanted],
-                [count for _, _, count in wanted],
-            )
-            for (_, next_, _), entry in zip(wanted, entries, strict=True):
-                next_.sequence.logprobs.append(entry)
-        return list(found.values())
-
-    def _row(self, sequence: Sequence, ahead: int = 0) -> SamplingRow:
-        """For the token that follows `ahead` guesses."""
-        params = sequence.request.sampling
-        position = sequence.num_generated + ahead
-        too_early = position < params.min_tokens and not params.ignore_eos
-        return SamplingRow(
-            params=params,
-            choice=sequence.index,
-            position=position,
-            banned=self._eos if too_early else (),
-        )
 
     def _commit(self, found: Many[Next]) -> list[Completion]:
         """Append the sampled tokens, and let go of what has ended."""

@@ -73,4 +73,5 @@ class LengthModel:
 
 def is_exact(params: SamplingParams) -> bool:
     """Whether nothing but `max_tokens` can end the answer."""
-    return (params.ignore_eos and not params.stop) or params.min_tokens == params.max_tokens
+    stops = not params.ignore_eos or params.stop or params.stop_token_ids
+    return not stops or params.min_tokens == params.max_tokens

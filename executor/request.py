@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 
 class FinishReason(StrEnum):
@@ -26,17 +27,28 @@ class SamplingParams:
     from the raw logits; `prompt_logprobs` does the same for the prompt's tokens. `max_tokens`
     counts generated tokens, and may be 0 for the prompt's log-probabilities alone; no stop
     applies before `min_tokens` of them. `ignore_eos` lets end-of-sequence tokens pass as
-    ordinary ones.
+    ordinary ones; those of `stop_token_ids` end an answer as well, and are left out of it.
+
+    `presence_penalty` and `frequency_penalty` are taken from the logits of generated tokens, once
+    and for each time; `repetition_penalty` divides those of all tokens so far, the prompt's too
+    (multiplies them where they are negative). `logit_bias` are pairs of a token id and what is
+    added; `allowed_token_ids` are the only ones that may come.
     """
 
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    allowed_token_ids: tuple[int, ...] | None = None
     seed: int = 0
     max_tokens: int = 16
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     n: int = 1
     logprobs: int | None = None
@@ -47,12 +59,40 @@ class SamplingParams:
         _check(0 < self.top_p <= 1, "top_p must be in (0, 1]")
         _check(self.top_k >= 0, "top_k must be at least 0")
         _check(0 <= self.min_p <= 1, "min_p must be in [0, 1]")
+        _check(abs(self.presence_penalty) <= 2, "presence_penalty must be in [-2, 2]")
+        _check(abs(self.frequency_penalty) <= 2, "frequency_penalty must be in [-2, 2]")
+        _check(0 < self.repetition_penalty < inf, "repetition_penalty must be above 0")
+        _check(all(abs(b) <= 100 for _, b in self.logit_bias), "logit_bias is in [-100, 100]")
+        _check(self.allowed_token_ids != (), "allowed_token_ids must not be empty")
         _check(self.max_tokens >= 0, "max_tokens must be at least 0")
         _check(0 <= self.min_tokens <= self.max_tokens, "min_tokens must be in [0, max_tokens]")
         _check(self.n >= 1, "n must be at least 1")
         _check((self.logprobs or 0) >= 0, "logprobs must be at least 0")
         _check((self.prompt_logprobs or 0) >= 0, "prompt_logprobs must be at least 0")
         _check(all(self.stop), "a stop string must not be empty")
+
+    @property
+    def penalizes(self) -> bool:
+        """Whether a token's chance depends on which ones there are already."""
+        penalties = (self.presence_penalty, self.frequency_penalty, self.repetition_penalty - 1)
+        return any(penalties)
+
+    @property
+    def changes_logits(self) -> bool:
+        """Whether tokens are chosen by other logits than the model's own."""
+        return self.penalizes or bool(self.logit_bias) or self.allowed_token_ids is not None
+
+    @property
+    def is_plain_greedy(self) -> bool:
+        """Whether each token is the one with the greatest of the model's own logits, whatever the
+        answer has so far, and nothing is asked of the prompt but to be gone on from: what may be
+        guessed ahead and compared. Log-probabilities of the answer are no hindrance."""
+        return (
+            self.temperature == 0
+            and not self.changes_logits
+            and not self.min_tokens
+            and self.prompt_logprobs is None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Logits to tokens: pure functions of the logits and of (seed, choice, position).
 
-The order of filters is vLLM's: temperature, min_p, top_k, top_p.
+The order is vLLM's: what `processors` do, then temperature, min_p, top_k, top_p.
 """
 
 from __future__ import annotations
@@ -12,23 +12,11 @@ import torch
 from torch import Tensor
 
 from executor.draws import uniforms
+from executor.processors import SamplingRow, process
 from executor.request import SamplingParams, TokenLogprob
 
 _FIRST_RANKS, _MORE_RANKS = 64, 16
 """Tokens of a row that are ranked at first, and how many times more before all of them are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingRow:
-    """One row of logits to sample from: `position` tokens of choice `choice` exist already.
-
-    `banned` are token ids that may not come now.
-    """
-
-    params: SamplingParams
-    choice: int
-    position: int
-    banned: tuple[int, ...] = ()
 
 
 def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[int]:
@@ -38,22 +26,46 @@ def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[int]:
         logits: [R, V], any float type; not changed.
         rows: R of them.
     """
-    logits = _ban(logits, rows)
     tokens = logits.argmax(dim=-1)
+    own = _Processed(logits, rows)
+    if own.index:
+        tokens[own.index] = own.logits.argmax(dim=-1)
     random = [i for i, row in enumerate(rows) if row.params.temperature > 0]
     if random:
         chosen = [rows[i] for i in random]
-        index = torch.tensor(random, device=logits.device)
-        # Rows are copied only where some of them are greedy.
-        own = logits if len(random) == len(rows) else logits[index]
-        probabilities = filtered_probabilities(own.float(), [row.params for row in chosen])
+        probabilities = filtered_probabilities(
+            own.of(random).float(), [row.params for row in chosen]
+        )
         draws = uniforms(
             [row.params.seed for row in chosen],
             [row.choice for row in chosen],
             [row.position for row in chosen],
         )
-        tokens[index] = invert(probabilities, draws.tolist())
+        tokens[random] = invert(probabilities, draws.tolist())
     return [int(token) for token in tokens.tolist()]
+
+
+class _Processed:
+    """Rows of logits, those with something to process being copies; others cost nothing."""
+
+    def __init__(self, logits: Tensor, rows: Sequence[SamplingRow]) -> None:
+        self.index = [i for i, row in enumerate(rows) if not row.is_plain]
+        self.logits = logits[:0]
+        self._all = logits
+        if self.index:
+            self.logits = process(logits[self.index], [rows[i] for i in self.index])
+
+    def of(self, index: list[int]) -> Tensor:
+        """The rows of `index`, which is ascending; not to be changed."""
+        if not self.index and len(index) == len(self._all):
+            return self._all
+        rows = self._all[index]
+        places = {i: place for place, i in enumerate(self.index)}
+        found = [(at, places[i]) for at, i in enumerate(index) if i in places]
+        if found:
+            targets, sources = zip(*found, strict=True)
+            rows[list(targets)] = self.logits[list(sources)]
+        return rows
 
 
 def filtered_probabilities(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
@@ -185,15 +197,6 @@ def token_logprobs(logits: Tensor, tokens: Sequence[int], top: Sequence[int]) ->
 def _rounded(logprobs: Tensor) -> list[list[float]]:
     rows: list[list[float]] = logprobs.tolist()
     return [[round(value, 6) for value in row] for row in rows]
-
-
-def _ban(logits: Tensor, rows: Sequence[SamplingRow]) -> Tensor:
-    if not any(row.banned for row in rows):
-        return logits
-    logits = logits.clone()
-    for i, row in enumerate(rows):
-        logits[i, list(row.banned)] = -torch.inf
-    return logits
 
 
 def _column(values: Sequence[float], like: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from executor.history import History
 from executor.request import Choice, Completion, Request, TokenLogprob
 from executor.text import StopWatcher
 
@@ -25,6 +26,8 @@ class Sequence:
     index: int
     tokens: list[int]
     watcher: StopWatcher | None
+    history: History | None = None
+    """Where a penalty asks for it; follows `tokens`."""
     logprobs: list[TokenLogprob] = field(default_factory=list)
 
     computed: int = 0

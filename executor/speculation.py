@@ -49,6 +49,10 @@ _EACH_FOR_ITSELF = frozenset(
         "ignore_eos",
         "n",
         "logprobs",
+        "prompt_logprobs",
+        "logit_bias",
+        "allowed_token_ids",
+        "stop_token_ids",
     ]
 )
 _SAID_OF_REQUESTS = frozenset({"id", "prompt_token_ids", "sampling", "priority", "timeout_seconds"})

@@ -10,7 +10,7 @@ import jinja2
 import jinja2.ext
 import orjson
 
-from batchjobs.endpoints.parameters import check_defaults
+from batchjobs.endpoints.samplers import check_defaults
 from batchjobs.errors import InvalidRequestError, UsageError
 
 MAX_TEMPLATE_BYTES = 1 << 20

@@ -15,14 +15,13 @@ from batchjobs.endpoints.parameters import (
     CACHE_OPTIONS,
     CHOICES,
     COMMON,
-    MAX_TOP_LOGPROBS,
     NEEDS_GRAMMAR,
-    SAMPLING,
     check_body,
     read_honoured,
     read_request,
     refuse_prewarm,
 )
+from batchjobs.endpoints.samplers import MAX_TOP_LOGPROBS, SAMPLING
 from batchjobs.endpoints.support import Parameter, honoured, no_effect, refused
 from batchjobs.endpoints.templates import read_effort, read_variables, template_of
 from batchjobs.endpoints.tools import ToolShape, read_tools

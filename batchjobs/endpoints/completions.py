@@ -23,16 +23,13 @@ from batchjobs.endpoints.openings import opening_of
 from batchjobs.endpoints.parameters import (
     CHOICES,
     COMMON,
-    MAX_CHOICES,
-    MAX_TOP_LOGPROBS,
     NEEDS_GRAMMAR,
-    SAMPLING,
     TokenLimits,
     check_body,
     read_honoured,
     read_max_tokens,
-    read_sampling,
 )
+from batchjobs.endpoints.samplers import MAX_CHOICES, MAX_TOP_LOGPROBS, SAMPLING, read_sampling
 from batchjobs.endpoints.support import Parameter, honoured, refused
 from batchjobs.endpoints.text_logprobs import Echo, text_logprobs
 from batchjobs.errors import InvalidRequestError
@@ -120,7 +117,8 @@ def _request(
         body,
         logprobs=logprobs,
         max_tokens=read_max_tokens(body, "max_tokens", limits),
-        default_seed=line.seed,
+        line=line,
+        model=model,
     )
     best_of = _read_best_of(body, sampling.n)
     sampling = replace(

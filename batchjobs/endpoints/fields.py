@@ -85,10 +85,14 @@ def read_integer(body: Body, name: str, low: int, high: int) -> int | None:
 
 def read_decimal(body: Body, name: str, low: float, high: float) -> float | None:
     value = body.get(name)
-    if value is None:
-        return None
+    return None if value is None else check_decimal(name, value, low, high)
+
+
+def check_decimal(name: str, value: object, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(name, "a decimal", value)
+    if value != value:
+        raise invalid_value(name, "it must be a number, but is none.")
     _check_range(name, value, low, high, "decimal")
     return float(value)
 

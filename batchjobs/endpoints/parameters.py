@@ -13,40 +13,17 @@ from dataclasses import dataclass
 from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext
 from batchjobs.endpoints.fields import (
     as_problem,
-    check_length,
-    invalid_value,
-    read_boolean,
-    read_decimal,
     read_integer,
     unknown,
     unsupported,
     wrong_type,
 )
+from batchjobs.endpoints.samplers import MAX_CHOICES, MAX_TOP_LOGPROBS, read_sampling
 from batchjobs.endpoints.support import Parameter, Support, honoured, no_effect, refused
 from batchjobs.errors import InvalidRequestError
-from executor.request import Request, SamplingParams
-
-MAX_STOP_STRINGS = 16
-MAX_CHOICES = 128
-MAX_TOP_LOGPROBS = 20
-_UINT64 = (1 << 64) - 1
+from executor.request import Request
 
 NEEDS_GRAMMAR = "needs constrained decoding, which this server does not have"
-
-SAMPLING: dict[str, Parameter] = {
-    "temperature": honoured("0 to 2; 0 takes the likeliest token"),
-    "top_p": honoured("0 to 1"),
-    "seed": honoured("a line without one has its own, derived from its place in the file"),
-    "stop": honoured(f"a string, or up to {MAX_STOP_STRINGS} of them"),
-    "top_k": honoured("0 and -1 keep every token"),
-    "min_p": honoured("0 to 1"),
-    "min_tokens": honoured("no stop before so many tokens"),
-    "ignore_eos": honoured("end-of-sequence tokens are tokens like others"),
-}
-"""How every generating endpoint is told to choose tokens."""
-
-DEFAULTABLE = tuple(name for name in SAMPLING if name not in {"seed", "ignore_eos"})
-"""What a model of the catalogue may be given a value of, for lines that leave it out."""
 
 CHOICES: dict[str, Parameter] = {
     "n": honoured(f"1 to {MAX_CHOICES}"),
@@ -68,14 +45,8 @@ COMMON: dict[str, Parameter] = {
     "stream": refused(False, note="a batch that asks for it fails validation"),
     "stream_options": refused(),
     "moderation": refused(),
-    "frequency_penalty": refused(0),
-    "presence_penalty": refused(0),
-    "repetition_penalty": refused(1),
     "length_penalty": refused(1),
-    "logit_bias": refused({}),
-    "allowed_token_ids": refused(),
     "bad_words": refused([]),
-    "stop_token_ids": refused([]),
     "include_stop_str_in_output": refused(False),
     "skip_special_tokens": refused(True),
     "spaces_between_special_tokens": refused(True),
@@ -206,48 +177,10 @@ def read_request(
         body,
         logprobs=logprobs,
         max_tokens=read_max_tokens(body, max_tokens_name, limits),
-        default_seed=line.seed,
+        line=line,
+        model=model,
     )
     return Request(id="0", prompt_token_ids=tuple(prompt), sampling=sampling)
-
-
-def read_sampling(
-    body: Body, *, logprobs: int | None, max_tokens: int, default_seed: int
-) -> SamplingParams:
-    """The sampling parameters of a body whose answer may have `max_tokens` tokens.
-
-    Raises:
-        InvalidRequestError: a value has a wrong type or is out of range.
-    """
-    temperature = read_decimal(body, "temperature", 0, 2)
-    seed = read_integer(body, "seed", -(1 << 63), (1 << 63) - 1)
-    return SamplingParams(
-        temperature=1.0 if temperature is None else temperature,
-        top_p=_read_top_p(body),
-        top_k=max(read_integer(body, "top_k", -1, sys.maxsize) or 0, 0),
-        min_p=read_decimal(body, "min_p", 0, 1) or 0.0,
-        seed=(default_seed if seed is None else seed) & _UINT64,
-        max_tokens=max_tokens,
-        min_tokens=_read_min_tokens(body, max_tokens),
-        stop=_read_stop(body),
-        ignore_eos=read_boolean(body, "ignore_eos"),
-        n=read_integer(body, "n", 1, MAX_CHOICES) or 1,
-        logprobs=logprobs,
-        prompt_logprobs=read_integer(body, "prompt_logprobs", 0, MAX_TOP_LOGPROBS),
-    )
-
-
-def check_defaults(defaults: Body) -> None:
-    """Whether these can stand for what lines leave out.
-
-    Raises:
-        InvalidRequestError: no parameter of sampling, or one that each line has its own of, or a
-            value that no line could have.
-    """
-    for name in defaults:
-        if name not in DEFAULTABLE:
-            raise invalid_value(name, f"those that can have a default: {', '.join(DEFAULTABLE)}.")
-    read_sampling(defaults, logprobs=None, max_tokens=sys.maxsize, default_seed=0)
 
 
 def read_max_tokens(body: Body, name: str, limits: TokenLimits) -> int:
@@ -267,41 +200,6 @@ def read_max_tokens(body: Body, name: str, limits: TokenLimits) -> int:
 def _is_among(value: object, values: tuple[object, ...]) -> bool:
     """Equal and of one kind: `true` is not 1."""
     return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
-
-
-def _read_stop(body: Body) -> tuple[str, ...]:
-    """`stop`: a string or up to 16 of them (the public API takes four)."""
-    value = body.get("stop")
-    if value is None:
-        return ()
-    strings = [value] if isinstance(value, str) else value
-    if not isinstance(strings, list):
-        raise wrong_type("stop", "a string or an array of strings", value)
-    check_length("stop", strings, MAX_STOP_STRINGS)
-    for index, string in enumerate(strings):
-        name = "stop" if strings is not value else f"stop[{index}]"
-        if not isinstance(string, str):
-            raise wrong_type(name, "a string", string)
-        if not string:
-            raise invalid_value(name, "a stop string must have at least one character.")
-    return tuple(strings)
-
-
-def _read_top_p(body: Body) -> float:
-    value = read_decimal(body, "top_p", 0, 1)
-    if value is None:
-        return 1.0
-    # The public API takes 0, which keeps the likeliest token alone; so does this share, which
-    # no vocabulary is large enough to undercut.
-    return max(value, 1e-6)
-
-
-def _read_min_tokens(body: Body, max_tokens: int) -> int:
-    value = read_integer(body, "min_tokens", 0, sys.maxsize) or 0
-    if value > max_tokens:
-        why = f"{value} is more than the {max_tokens} tokens that the answer may have."
-        raise invalid_value("min_tokens", why)
-    return value
 
 
 def _context_exceeded(limits: TokenLimits, wanted: int | None) -> InvalidRequestError:

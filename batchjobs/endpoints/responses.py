@@ -21,15 +21,14 @@ from batchjobs.endpoints.openings import opening_of
 from batchjobs.endpoints.parameters import (
     CACHE_OPTIONS,
     COMMON,
-    MAX_TOP_LOGPROBS,
     NEEDS_GRAMMAR,
-    SAMPLING,
     check_body,
     read_honoured,
     read_request,
     refuse_prewarm,
 )
 from batchjobs.endpoints.response_input import read_input
+from batchjobs.endpoints.samplers import MAX_TOP_LOGPROBS, SAMPLING
 from batchjobs.endpoints.support import Parameter, honoured, no_effect, refused
 from batchjobs.endpoints.templates import read_effort, read_variables, template_of
 from batchjobs.endpoints.tools import ToolShape, read_tools
@@ -127,12 +126,12 @@ class Responses:
             "truncation": "disabled",
             "usage": _usage(completion, turn),
             "system_fingerprint": model.fingerprint,
-            **_asked(body),
+            **_asked(body, model),
         }
 
 
-def _asked(body: Body) -> dict[str, Any]:
-    """What the public API says again of a request, with its defaults."""
+def _asked(body: Body, model: ModelContext) -> dict[str, Any]:
+    """What the public API says again of a request, with its defaults or the model's."""
     defaults: dict[str, Any] = {
         "instructions": None,
         "max_output_tokens": None,
@@ -141,11 +140,11 @@ def _asked(body: Body) -> dict[str, Any]:
         "parallel_tool_calls": True,
         "prompt_cache_key": None,
         "safety_identifier": None,
-        "temperature": 1.0,
+        "temperature": model.sampling.get("temperature", 1.0),
         "tool_choice": "auto",
         "tools": [],
         "top_logprobs": 0,
-        "top_p": 1.0,
+        "top_p": model.sampling.get("top_p", 1.0),
         "user": None,
     }
     said = {name: body.get(name) for name in defaults}

@@ -66,7 +66,7 @@ class LoadedModel:
             max_model_len=self.engine.limits.max_model_len,
             fingerprint=self.fingerprint,
             ignore_unknown=ignore_unknown,
-            defaults=self.sampling,
+            sampling=self.sampling,
         )
 
 

@@ -30,6 +30,7 @@ RESPONSES = "/v1/responses"
 MESSAGES = [{"role": "user", "content": "Hi"}]
 TOOL = {"type": "function", "function": {"name": "add"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
+IMAGE_INPUT = {"type": "input_image", "image_url": "https://example.org/cat.png"}
 QWEN3 = replace(
     MODEL,
     tokenizer=ByteTokenizer(chat_templates.QWEN3, variables=["tools", "enable_thinking"]),
@@ -63,7 +64,22 @@ def faults() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "bad_parameter", refused(COMPLETIONS, {"prompt": "Once", "temperature": 9})
     yield "wrong_type", refused(CHAT, {"messages": MESSAGES, "temperature": "hot"})
     yield "unknown_parameter", refused(CHAT, {"messages": MESSAGES, "temprature": 1})
-    yield "unsupported_parameter", refused(CHAT, {"messages": MESSAGES, "logit_bias": {"5": 1}})
+    yield "unsupported_parameter", refused(CHAT, {"messages": MESSAGES, "bad_words": ["x"]})
+    yield "penalty_too_large", refused(CHAT, {"messages": MESSAGES, "presence_penalty": 2.5})
+    yield "bias_unknown_token", refused(COMPLETIONS, {"prompt": "Hi", "logit_bias": {"999": 1}})
+    yield "bias_too_large", refused(CHAT, {"messages": MESSAGES, "logit_bias": {"5": -101}})
+    yield "bias_wrong_type", refused(CHAT, {"messages": MESSAGES, "logit_bias": [5]})
+    yield "stop_token_unknown", refused(COMPLETIONS, {"prompt": "Hi", "stop_token_ids": [1, -1]})
+    yield "too_many_logprobs", refused(COMPLETIONS, {"prompt": "Hi", "logprobs": 21})
+    yield (
+        "min_tokens_too_many",
+        refused(CHAT, {"messages": MESSAGES, "max_tokens": 2, "min_tokens": 3}),
+    )
+    yield (
+        "echo_too_long",
+        refused(COMPLETIONS, {"prompt": "x" * 101, "echo": True, "max_tokens": 0}),
+    )
+    yield "image_input", refused(RESPONSES, {"input": [{"role": "user", "content": [IMAGE_INPUT]}]})
     yield "wrong_role", refused(CHAT, {"messages": [{"role": "human", "content": "Hi"}]})
     yield "image", refused(CHAT, {"messages": [{"role": "user", "content": [IMAGE]}]})
     choice_of = {"type": "function", "function": {"name": "sub"}}
@@ -116,6 +132,30 @@ def lines() -> Iterator[tuple[str, dict[str, Any]]]:
         ),
     )
     yield (
+        "completions_scored",
+        answered(
+            COMPLETIONS,
+            {"prompt": "é!", "echo": True, "logprobs": 1, "max_tokens": 0},
+            replace(
+                completion(
+                    replace(
+                        choice(b"", alternatives=1, finish_reason=FinishReason.LENGTH),
+                        generated_tokens=0,
+                    )
+                ),
+                prompt_logprobs=choice("é!".encode(), alternatives=1).logprobs[1:],  # type: ignore[index]
+            ),
+        ),
+    )
+    yield (
+        "chat_prompt_logprobs",
+        answered(
+            CHAT,
+            {"messages": MESSAGES, "prompt_logprobs": 1},
+            replace(completion(hello), prompt_logprobs=choice(b"Hi", alternatives=2).logprobs),
+        ),
+    )
+    yield (
         "responses",
         answered(RESPONSES, {"input": "Hi", "temperature": 0}, completion(hello)),
     )
@@ -157,7 +197,10 @@ _TYPES = {
     [
         pytest.param(line["response"]["body"], id=name)
         for name, line in lines()
-        if line["response"] and line["response"]["status_code"] == 200
+        if line["response"]
+        and line["response"]["status_code"] == 200
+        # The first token of an echo has null, from the public API too, whose types do not say so.
+        and name != "completions_scored"
     ],
 )
 def test_an_answer_is_what_the_public_types_say(body: dict[str, Any]) -> None:

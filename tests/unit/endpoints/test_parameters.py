@@ -45,6 +45,12 @@ def test_every_parameter_reaches_the_engine(url: str) -> None:
         top_p=0.5,
         top_k=40,
         min_p=0.1,
+        presence_penalty=-0.5,
+        frequency_penalty=0.5,
+        repetition_penalty=1.1,
+        logit_bias={"97": 2, "5": -100, "6": 0},
+        allowed_token_ids=[98, 97, 98],
+        stop_token_ids=[10],
         seed=7,
         min_tokens=2,
         stop=["\n", "END"],
@@ -57,6 +63,12 @@ def test_every_parameter_reaches_the_engine(url: str) -> None:
         top_p=0.5,
         top_k=40,
         min_p=0.1,
+        presence_penalty=-0.5,
+        frequency_penalty=0.5,
+        repetition_penalty=1.1,
+        logit_bias=((5, -100.0), (97, 2.0)),
+        allowed_token_ids=(97, 98),
+        stop_token_ids=(10,),
         seed=7,
         max_tokens=10,
         min_tokens=2,
@@ -173,6 +185,15 @@ def test_wrong_values_are_refused_in_the_public_words(
         ("n", 129),
         ("n", True),
         ("min_tokens", -1),
+        ("presence_penalty", 2.01),
+        ("presence_penalty", float("nan")),
+        ("frequency_penalty", float("inf")),
+        ("frequency_penalty", "1"),
+        ("repetition_penalty", 0),
+        ("repetition_penalty", 10**400),
+        ("logit_bias", [1]),
+        ("allowed_token_ids", []),
+        ("stop_token_ids", 5),
         ("prompt_logprobs", -1),
         ("prompt_logprobs", 21),
         ("prompt_logprobs", True),
@@ -185,6 +206,63 @@ def test_other_wrong_values_are_refused_by_name(url: str, name: str, value: obje
 
 
 @pytest.mark.parametrize(
+    ("bias", "param", "message"),
+    [
+        (
+            {"257": 1},
+            "logit_bias",
+            "Invalid key in 'logit_bias': 257. Maximum value is 256.",
+        ),
+        (
+            {"9" * 5000: 1},
+            "logit_bias",
+            f"Invalid key in 'logit_bias': {'9' * 5000}. Maximum value is 256.",
+        ),
+        (
+            {"-1": 1},
+            "logit_bias",
+            "Invalid key in 'logit_bias': -1. You should only be submitting non-negative integers.",
+        ),
+        (
+            {"5": 100.5},
+            "logit_bias.5",
+            "Invalid 'logit_bias.5': decimal above maximum value."
+            " Expected a value <= 100, but got 100.5 instead.",
+        ),
+        (
+            {"5": None},
+            "logit_bias.5",
+            "Invalid type for 'logit_bias.5': expected a decimal, but got null instead.",
+        ),
+    ],
+)
+def test_a_wrong_bias_is_located(url: str, bias: object, param: str, message: str) -> None:
+    error = refusal(url, logit_bias=bias)
+    assert (error.param, error.message) == (param, message)
+
+
+@pytest.mark.parametrize("name", ["stop_token_ids", "allowed_token_ids"])
+@pytest.mark.parametrize(
+    ("token_ids", "code"), [([1, True], "invalid_type"), ([1, 257], "invalid_value")]
+)
+def test_a_wrong_token_id_is_located(
+    url: str, name: str, token_ids: list[object], code: str
+) -> None:
+    error = refusal(url, **{name: token_ids})
+    assert (error.param, error.code) == (f"{name}[1]", code)
+
+
+def test_what_a_line_leaves_out_is_as_the_model_has_it(url: str) -> None:
+    own = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.05}
+    model = replace(MODEL, sampling=own)
+    body = {"model": "gpt-4o-mini", "max_tokens": 10, **PROMPTS[url], "top_k": None, "top_p": 1}
+    [request] = ENDPOINTS[url].prepare(body, LINE, model)
+    params = request.sampling
+    assert (params.temperature, params.top_k, params.repetition_penalty) == (0.6, 20, 1.05)
+    assert params.top_p == 1
+
+
+@pytest.mark.parametrize(
     ("stop", "param"), [("", "stop"), (["a", ""], "stop[1]"), ([1], "stop[0]")]
 )
 def test_a_stop_that_is_no_text_is_located(url: str, stop: object, param: str) -> None:
@@ -194,11 +272,7 @@ def test_a_stop_that_is_no_text_is_located(url: str, stop: object, param: str) -
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("frequency_penalty", 0.5),
-        ("presence_penalty", -1),
-        ("repetition_penalty", 1.1),
-        ("logit_bias", {"50": -100}),
-        ("stop_token_ids", [2]),
+        ("bad_words", ["x"]),
         ("stream", True),
         ("stream_options", {"include_usage": True}),
     ],
@@ -242,12 +316,10 @@ def test_unknown_parameters_are_left_out_where_they_are_ignored(url: str) -> Non
     body = {"model": "gpt-4o-mini", "max_tokens": 10, **PROMPTS[url]}
     (request,) = ENDPOINTS[url].prepare(body | {"temprature": 0}, LINE, lenient)
     assert request.sampling == sampling(url)
-    with pytest.raises(InvalidRequestError, match="'logit_bias' is not supported"):
-        ENDPOINTS[url].prepare(body | {"logit_bias": {"5": 1}}, LINE, lenient)
+    with pytest.raises(InvalidRequestError, match="'bad_words' is not supported"):
+        ENDPOINTS[url].prepare(body | {"bad_words": ["x"]}, LINE, lenient)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("repetition_penalty", True), ("frequency_penalty", False)]
-)
+@pytest.mark.parametrize(("name", "value"), [("length_penalty", True), ("use_beam_search", 0)])
 def test_a_boolean_is_no_number_that_turns_off(url: str, name: str, value: bool) -> None:
     assert refusal(url, **{name: value}).code == "unsupported_parameter"

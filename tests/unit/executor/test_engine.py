@@ -16,20 +16,29 @@ from tests.support.engine_runs import alone, limits, request, run
 
 requests_strategy = st.lists(
     st.builds(
-        lambda prompt, seed, n, max_tokens, temperature, prompt_logprobs: {
+        lambda prompt, seed, n, max_tokens, temperature, prompt_logprobs, penalties: {
             "prompt": prompt,
             "seed": seed,
             "n": n,
             "max_tokens": max_tokens,
             "temperature": temperature,
             "prompt_logprobs": prompt_logprobs,
+            **penalties,
         },
         prompt=st.text("abcdef ", min_size=1, max_size=46),
         seed=st.integers(0, 2**64 - 1),
         n=st.integers(1, 4),
         max_tokens=st.integers(0, 50),
         temperature=st.sampled_from([0.0, 1.0]),
-        prompt_logprobs=st.sampled_from([None, None, 0, 2]),
+        prompt_logprobs=st.sampled_from([None, None, None, None, 2]),
+        penalties=st.sampled_from(
+            [
+                {},
+                {"frequency_penalty": 1.5, "presence_penalty": -0.5},
+                {"repetition_penalty": 1.4, "logit_bias": ((97, 3.0), (98, -100.0))},
+                {"stop_token_ids": (97, 101)},
+            ]
+        ),
     ),
     min_size=1,
     max_size=8,
@@ -51,6 +60,32 @@ def test_answers_do_not_depend_on_company_chunks_or_preemption(
     tight = limits(seqs=seqs, tokens=tokens, blocks=max(blocks, -(-96 // size)), size=size)
     completions = run(fake_engine(tight, Scheduling(expected_tokens=1)), *requests)
     assert {r.id: alone(r) for r in requests} == completions
+
+
+def test_a_stop_token_ends_an_answer_and_is_left_out_of_it() -> None:
+    free = alone(request("a", max_tokens=8, ignore_eos=True)).choices[0]
+    stop = free.token_ids[3]
+    first = free.token_ids.index(stop)
+    asked = request("a", max_tokens=8, ignore_eos=True, stop_token_ids=(stop,))
+    [answer] = alone(asked).choices
+    assert answer.token_ids == free.token_ids[:first]
+    assert answer.finish_reason is FinishReason.STOP
+    assert answer.generated_tokens == first + 1
+
+
+def test_no_stop_token_comes_before_the_least_length() -> None:
+    stops = tuple(range(97, 123))
+    [answer] = alone(request("a", max_tokens=12, min_tokens=6, stop_token_ids=stops)).choices
+    assert answer.generated_tokens > 6
+    assert not set(answer.token_ids) & set(stops)
+
+
+def test_a_penalty_keeps_an_answer_from_repeating_itself() -> None:
+    penalty = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "max_tokens": 40}
+    biased = {"logit_bias": ((97, 9.0), (98, 9.0)), "max_tokens": 40, "ignore_eos": True}
+    free = alone(request("a", **biased)).choices[0].token_ids
+    kept = alone(request("a", **{**biased, **penalty})).choices[0].token_ids
+    assert len(set(kept)) > 2 * len(set(free))
 
 
 def test_preemption_happens_and_changes_nothing() -> None:
@@ -252,6 +287,12 @@ def test_pool_smaller_than_one_sequence_is_refused() -> None:
         ({"top_p": 0.0}, "top_p"),
         ({"top_k": -1}, "top_k"),
         ({"min_p": 1.5}, "min_p"),
+        ({"presence_penalty": 2.1}, "presence_penalty"),
+        ({"frequency_penalty": -2.1}, "frequency_penalty"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty"),
+        ({"repetition_penalty": float("nan")}, "repetition_penalty"),
+        ({"logit_bias": ((1, 101.0),)}, "logit_bias"),
+        ({"allowed_token_ids": ()}, "allowed_token_ids"),
         ({"max_tokens": -1}, "max_tokens"),
         ({"min_tokens": 9}, "min_tokens"),
         ({"n": 0}, "n must"),

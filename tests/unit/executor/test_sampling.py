@@ -13,9 +13,9 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from executor.processors import SamplingRow
 from executor.request import SamplingParams
 from executor.sampling import (
-    SamplingRow,
     filtered_probabilities,
     invert,
     sample,
