@@ -15,6 +15,7 @@ from executor.device import DevicePlan
 from executor.engine import Engine
 from executor.errors import EngineError
 from executor.layer_profile import watch_layers
+from executor.llguidance_grammar import LLGuidance
 from executor.loading import Checkpoint, LoadedModel, load
 from executor.merging import optimize_linears
 from executor.model import PackedModel, PagedCache
@@ -87,7 +88,8 @@ def build_engine(
     limits = plan_limits(loaded, layers, settings)
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
     model = PackedModel(loaded.module, cache, backend)
-    engine = Engine(model, loaded.tokenizer, limits, _scheduling(settings))
+    library = LLGuidance(loaded.tokenizer)
+    engine = Engine(model, loaded.tokenizer, limits, _scheduling(settings), library=library)
     return ReadyEngine(
         engine=engine,
         tokenizer=loaded.tokenizer,

@@ -9,8 +9,11 @@ from typing import Protocol
 
 from torch import Tensor
 
+from executor.constraints import Constraints, advance
 from executor.duplicates import Duplicates, digest
 from executor.endings import ending, finish
+from executor.grammar import CompiledGrammar, GrammarError, GrammarLibrary
+from executor.masks import Masks
 from executor.metrics import EngineMetrics
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.recorder import StepWatcher
@@ -38,7 +41,7 @@ class StepModel(Protocol):
 class Engine:
     """Runs requests through one model. Not for use by several threads at once.
 
-    `clock` gives seconds from any fixed moment on, for requests that have a time limit.
+    Without a `library` it refuses requests that have a grammar. `clock` gives seconds from any fixed moment on, for requests that have a time limit.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Engine:
         limits: Limits,
         scheduling: Scheduling | None = None,
         *,
+        library: GrammarLibrary | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits
@@ -59,6 +63,7 @@ class Engine:
         self._tokenizer = tokenizer
         self._clock = clock
         self._eos = tuple(tokenizer.eos_token_ids)
+        self._constraints = Constraints(library, self._eos)
         self._begin()
 
     def run(
@@ -77,18 +82,22 @@ class Engine:
                     on_step()
                 yield from self._expire()
                 yield from self._pull(source)
+                yield from self._release()
                 with self.profile.measure(Part.SCHEDULING):
                     spans = self._scheduler.schedule()
                 if not spans:
+                    if self._constraints.wait():
+                        continue
                     break
                 self._observe(spans)
                 if self._scheduler.copies:
                     self._model.copy_blocks(self._scheduler.copies)
+                ready = [span.sequence for span in spans if span.catches_up]
+                masks = self._constraints.begin_masks(ready)
                 with self.profile.measure(Part.MODEL):
                     logits = self._model.forward(spans)
-                ready = [span.sequence for span in spans if span.catches_up]
                 with self.profile.measure(Part.SAMPLING):
-                    tokens = self._sample(logits, ready)
+                    tokens = self._sample(logits, ready, masks)
                 with self.profile.measure(Part.COMMIT):
                     completions = self._commit(ready, tokens)
                 yield from completions
@@ -141,16 +150,19 @@ class Engine:
 
     def _has_room(self, share: float) -> bool:
         waiting, scheduling = self._scheduler.waiting, self.scheduling
-        most = scheduling.max_num_waiting or LOOKAHEAD * self.limits.max_num_seqs
+        most = share * (scheduling.max_num_waiting or LOOKAHEAD * self.limits.max_num_seqs)
+        if len(self._constraints) >= max(1, most):
+            return False
         return not waiting or (
-            len(waiting) < share * most
-            and waiting.num_tokens < share * scheduling.max_waiting_tokens
+            len(waiting) < most and waiting.num_tokens < share * scheduling.max_waiting_tokens
         )
 
     def _refusal(self, request: Request) -> str | None:
         prompt, asked = len(request.prompt_token_ids), request.sampling.max_tokens
         if prompt == 0:
             return "the prompt is empty"
+        if request.sampling.grammar is not None and not self._constraints.knows_grammars:
+            return "this engine knows no grammars"
         if prompt + asked > self.limits.max_model_len:
             return (
                 f"{prompt} prompt tokens and max_tokens={asked} exceed "
@@ -190,17 +202,47 @@ class Engine:
             priority=request.priority,
         )
         self._duplicates.add(group)
-        for index in range(group.width):
-            self._scheduler.add(self._sequence(group, index))
+        if sampling.grammar is None:
+            self._begin_group(group)
+        else:
+            self._constraints.hold(group)
         return group
 
-    def _sequence(self, group: Group, index: int) -> Sequence:
+    def _begin_group(self, group: Group, grammar: CompiledGrammar | None = None) -> None:
+        for index in range(group.width):
+            self._scheduler.add(self._sequence(group, index, grammar))
+
+    def _release(self) -> Iterator[Completion]:
+        """Let those wait whose grammars are compiled, and refuse those whose are none."""
+        for group, result in self._constraints.released():
+            if isinstance(result, GrammarError):
+                yield from self._fail(group, result)
+            else:
+                self._begin_group(group, result)
+
+    def _fail(self, group: Group, error: GrammarError) -> list[Completion]:
+        """Let go of a group whose grammar cannot be followed."""
+        request_ids = list(group.request_ids)
+        prompt_tokens = len(group.request.prompt_token_ids)
+        self.abort(request_ids)
+        return [
+            Completion(
+                request_id=request_id,
+                prompt_tokens=prompt_tokens,
+                error=str(error),
+                is_grammar_error=True,
+            )
+            for request_id in request_ids
+        ]
+
+    def _sequence(self, group: Group, index: int, grammar: CompiledGrammar | None) -> Sequence:
         stops = group.request.sampling.stop
         sequence = Sequence(
             group=group,
             index=index,
             tokens=list(group.request.prompt_token_ids),
             watcher=StopWatcher(self._tokenizer.stream(), stops) if stops else None,
+            matcher=None if grammar is None else grammar.matcher(),
         )
         group.sequences.append(sequence)
         return sequence
@@ -219,16 +261,17 @@ class Engine:
                 completions += self._end(sequence, choice)
         return completions
 
-    def _sample(self, logits: Tensor, ready: Many[Sequence]) -> list[int]:
+    def _sample(self, logits: Tensor, ready: Many[Sequence], masks: Masks | None) -> list[int]:
         """The next token of each sequence; notes log-probabilities where asked for."""
         if not ready:
             return []
-        tokens = sample(logits, [self._row(sequence) for sequence in ready])
         wanted = [
             (i, count)
             for i, sequence in enumerate(ready)
             if (count := sequence.request.sampling.logprobs) is not None
         ]
+        masked = logits if masks is None else masks.apply(logits, keep=bool(wanted))
+        tokens = sample(masked, [self._row(sequence) for sequence in ready])
         if wanted:
             rows = [i for i, _ in wanted]
             entries = token_logprobs(
@@ -240,7 +283,9 @@ class Engine:
 
     def _row(self, sequence: Sequence) -> SamplingRow:
         params = sequence.request.sampling
-        too_early = sequence.num_generated < params.min_tokens and not params.ignore_eos
+        # Where there is a grammar, the mask sees to it.
+        is_free = sequence.matcher is None and not params.ignore_eos
+        too_early = is_free and sequence.num_generated < params.min_tokens
         return SamplingRow(
             params=params,
             choice=sequence.index,
@@ -250,15 +295,30 @@ class Engine:
 
     def _commit(self, ready: Many[Sequence], tokens: Many[int]) -> list[Completion]:
         """Append the sampled tokens, and let go of what has ended."""
-        self.metrics.generation_tokens_total += len(tokens)
         completions = []
         for sequence, token in zip(ready, tokens, strict=True):
-            sequence.tokens.append(token)
-            choice = ending(sequence, token, self._tokenizer)
+            if not sequence.group.request_ids:
+                continue  # another choice of the request has failed in this step
+            try:
+                choice = self._append(sequence, token)
+            except GrammarError as error:
+                completions += self._fail(sequence.group, error)
+                continue
             if choice is not None:
                 self._scheduler.lengths.observe(sequence.request.sampling, choice.generated_tokens)
                 completions += self._end(sequence, choice)
         return completions
+
+    def _append(self, sequence: Sequence, sampled: int) -> Choice | None:
+        """The answer if it ends with the token, or with one that its grammar forces behind it."""
+        for number, token in enumerate(advance(sequence, sampled)):
+            sequence.tokens.append(token)
+            self.metrics.generation_tokens_total += 1
+            self.metrics.forced_tokens_total += number > 0
+            choice = ending(sequence, token, self._tokenizer)
+            if choice is not None:
+                return choice
+        return None
 
     def _end(self, sequence: Sequence, choice: Choice) -> list[Completion]:
         """Let go of a sequence; the completions if its group has ended with it."""
@@ -277,6 +337,7 @@ class Engine:
 
     def _close(self, group: Group) -> None:
         self._duplicates.remove(group)
+        self._constraints.drop(group)
         self._deadlines.pop(group, None)
 
     def _count_duplicate(self, completion: Completion) -> None:

@@ -8,6 +8,7 @@ _COUNTERS = (
     "num_preemptions_total",
     "prompt_tokens_total",
     "generation_tokens_total",
+    "forced_tokens_total",
     "computed_tokens_total",
     "num_recomputed_tokens_total",
     "prefix_cache_queries_total",
@@ -32,6 +33,8 @@ class EngineMetrics:
     num_preemptions_total: int = 0
     prompt_tokens_total: int = 0
     generation_tokens_total: int = 0
+    forced_tokens_total: int = 0
+    """Of these, tokens that a grammar left no choice about: appended without being sampled."""
     computed_tokens_total: int = 0
     """Positions computed, recomputed ones counted again."""
     num_recomputed_tokens_total: int = 0

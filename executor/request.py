@@ -8,11 +8,41 @@ from enum import StrEnum
 
 class FinishReason(StrEnum):
     STOP = "stop"
-    """An end-of-sequence token or a stop string."""
+    """An end-of-sequence token, a stop string, or the end of the grammar."""
     LENGTH = "length"
     """`max_tokens` were generated."""
     TIMEOUT = "timeout"
     """The request's time was up. No word of the public API: endpoints make an error of it."""
+
+
+class GrammarKind(StrEnum):
+    """In which language a grammar is written."""
+
+    JSON_SCHEMA = "json_schema"
+    """A JSON schema, as JSON text."""
+    REGEX = "regex"
+    """A regular expression of the whole answer, in the syntax of Rust's `regex`."""
+    CHOICE = "choice"
+    """A JSON array of strings, of which the answer is one."""
+    LARK = "lark"
+    """Lark as llguidance reads it, or llama.cpp's GBNF. `@name` stands for another of `parts`,
+    `<[7]>` for the special token 7."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """What an answer must be. The text is checked when it is compiled, in the engine.
+
+    JSON is written on one line, with one space behind `:` and `,`; `whitespace`, a regular
+    expression, is what may stand between its tokens instead. `lenient` leaves out what the
+    library does not know of a schema, where it would be refused otherwise.
+    """
+
+    kind: GrammarKind
+    text: str
+    parts: tuple[tuple[str, Grammar], ...] = ()
+    whitespace: str | None = None
+    lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +55,8 @@ class SamplingParams:
     none, k returns each sampled token's log-probability and the k likeliest alternatives, taken
     from the raw logits. `max_tokens` counts generated tokens; no stop applies before
     `min_tokens` of them. `ignore_eos` lets end-of-sequence tokens pass as ordinary ones.
+    With a `grammar` only what it allows is sampled, and the answer ends where it must: that is
+    before `min_tokens`, if need be.
     """
 
     temperature: float = 1.0
@@ -38,6 +70,7 @@ class SamplingParams:
     ignore_eos: bool = False
     n: int = 1
     logprobs: int | None = None
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         _check(self.temperature >= 0, "temperature must be at least 0")
@@ -96,7 +129,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What became of a request: `choices` in index order, or `error`, a sentence.
+    """What became of a request: `choices` in index order, or `error`, a sentence; of its grammar
+    alone where `is_grammar_error`.
 
     `cached_tokens` of the prompt were not computed for it, but for another request: how many
     depends on the company it was in, so that they are no part of what makes answers equal.
@@ -107,6 +141,7 @@ class Completion:
     choices: tuple[Choice, ...] = ()
     cached_tokens: int = field(default=0, compare=False)
     error: str | None = None
+    is_grammar_error: bool = False
 
     @property
     def completion_tokens(self) -> int:

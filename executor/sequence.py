@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from executor.grammar import Matcher
 from executor.request import Choice, Completion, Request, TokenLogprob
 from executor.text import StopWatcher
 
@@ -25,6 +26,8 @@ class Sequence:
     tokens: list[int]
     watcher: StopWatcher | None
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    matcher: Matcher | None = None
+    """How far it has come in its grammar."""
 
     computed: int = 0
     block_table: list[int] = field(default_factory=list)

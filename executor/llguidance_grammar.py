@@ -1,0 +1,218 @@
+"""Grammars by llguidance: an Earley parser over regular-expression derivatives, and a walk of the
+vocabulary as a trie (github.com/guidance-ai/llguidance)."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from collections.abc import Sequence as Many
+from typing import Any, Protocol
+
+from llguidance import LLExecutor, LLMatcher, LLTokenizer, regex_to_lark
+from llguidance.gbnf_to_lark import any_to_lark
+from llguidance.numpy import fill_next_token_bitmask_par
+
+from executor.grammar import GrammarError, Mask, Matcher
+from executor.json_schema import read_schema
+from executor.request import Grammar, GrammarKind
+
+_COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_SILENT = 0
+
+
+class GrammarTokenizer(Protocol):
+    """The part of a tokenizer that grammars need."""
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def special_token_ids(self) -> frozenset[int]:
+        """Tokens that stand for no text."""
+
+    @property
+    def serialized(self) -> str | None:
+        """As `tokenizers` writes it; None for one that is not of that library."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def token_bytes(self, token_id: int) -> bytes: ...
+
+
+class LLGuidance:
+    """Takes the vocabulary apart at the first grammar, which takes about a second for a large one.
+
+    Byte-level and byte-fallback tokenizers are read as `tokenizers` writes them, others by the
+    bytes of their tokens.
+    """
+
+    def __init__(self, tokenizer: GrammarTokenizer) -> None:
+        self.vocab_size = tokenizer.vocab_size
+        self._source = tokenizer
+        self._tokenizer: LLTokenizer | None = None
+        self._lock = threading.Lock()
+        self._executor = LLExecutor()
+
+    def compile(self, grammar: Grammar) -> LLGrammar:
+        matcher = LLMatcher(self._vocabulary(), _written(grammar), log_level=_SILENT)
+        if matcher.is_error():
+            raise GrammarError(_reason(matcher.get_error()))
+        return LLGrammar(matcher)
+
+    def fill(self, matchers: Many[Matcher], mask: Mask) -> None:
+        rows = []
+        for row, matcher in enumerate(matchers):
+            assert isinstance(matcher, LLGrammarMatcher)
+            rows.append((matcher.inner, row))
+        fill_next_token_bitmask_par(self._executor, rows, mask)
+
+    def _vocabulary(self) -> LLTokenizer:
+        with self._lock:
+            if self._tokenizer is None:
+                self._tokenizer = _vocabulary_of(self._source)
+            return self._tokenizer
+
+
+class LLGrammar:
+    """A matcher that has seen nothing, to be copied."""
+
+    def __init__(self, fresh: LLMatcher) -> None:
+        self._fresh = fresh
+
+    def matcher(self) -> LLGrammarMatcher:
+        return LLGrammarMatcher(self._fresh.deep_copy())
+
+
+class LLGrammarMatcher:
+    """One answer; `inner` is the library's own."""
+
+    def __init__(self, inner: LLMatcher) -> None:
+        self.inner = inner
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.inner.is_stopped()
+
+    @property
+    def error(self) -> str | None:
+        return _reason(self.inner.get_error()) if self.inner.is_error() else None
+
+    def accept(self, token: int) -> bool:
+        return self.inner.consume_token(token)
+
+    def forced(self) -> list[int]:
+        return self.inner.compute_ff_tokens()
+
+
+class _Bytes:
+    """What llguidance asks of a tokenizer that it cannot read itself."""
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+
+    def __init__(self, tokenizer: GrammarTokenizer) -> None:
+        self._encode = tokenizer.encode
+        self.eos_token_id = min(tokenizer.eos_token_ids)
+        self.special_token_ids = sorted(tokenizer.special_token_ids)
+        self.tokens = [tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)]
+
+    def __call__(self, text: str) -> list[int]:
+        return self._encode(text)
+
+
+def _vocabulary_of(tokenizer: GrammarTokenizer) -> LLTokenizer:
+    if not tokenizer.eos_token_ids:
+        raise GrammarError("the model names no token that ends an answer")
+    options: dict[str, Any] = {
+        "n_vocab": tokenizer.vocab_size,
+        "eos_token": sorted(tokenizer.eos_token_ids),
+    }
+    reason = ""
+    for form in _forms(tokenizer):
+        try:
+            return LLTokenizer(form, **options)
+        except Exception as error:  # noqa: BLE001
+            reason = _reason(str(error))
+    raise GrammarError(f"the model's tokenizer cannot be constrained: {reason}")
+
+
+def _forms(tokenizer: GrammarTokenizer) -> Iterator[Any]:
+    if tokenizer.serialized is not None:
+        yield tokenizer.serialized
+    yield _Bytes(tokenizer)
+
+
+def _written(grammar: Grammar) -> str:
+    """The grammar and its parts as llguidance reads them."""
+    return json.dumps({"grammars": [_alone(grammar), *_parts(grammar)]})
+
+
+def _parts(grammar: Grammar) -> Iterator[dict[str, Any]]:
+    for name, part in grammar.parts:
+        yield {"name": name, **_alone(part)}
+        yield from _parts(part)
+
+
+def _alone(grammar: Grammar) -> dict[str, Any]:
+    match grammar.kind:
+        case GrammarKind.JSON_SCHEMA:
+            return {"json_schema": _schema(grammar)}
+        case GrammarKind.REGEX:
+            return {"lark_grammar": _regex(grammar.text)}
+        case GrammarKind.CHOICE:
+            return {"lark_grammar": _choice(json.loads(grammar.text))}
+        case GrammarKind.LARK:
+            return {"lark_grammar": _lark(grammar.text)}
+
+
+def _schema(grammar: Grammar) -> Any:
+    schema = read_schema(grammar.text, lenient=grammar.lenient)
+    if schema is True:
+        schema = {}
+    if schema is False:
+        raise GrammarError("no answer satisfies the schema 'false'")
+    options: dict[str, Any] = _COMPACT | {"lenient": grammar.lenient}
+    if grammar.lenient:
+        options["coerce_one_of"] = True
+    if grammar.whitespace is not None:
+        options = {"lenient": grammar.lenient, "whitespace_pattern": grammar.whitespace}
+    return schema | {"x-guidance": options}
+
+
+def _regex(text: str) -> str:
+    """The whole answer is matched, as if between `^` and `$`, which the library does not know;
+    `\\d` and `\\w` are ASCII's, as in JSON schemas."""
+    text = text.removeprefix("^")
+    if text.endswith("$") and (len(text) - len(text[:-1].rstrip("\\"))) % 2:
+        text = text[:-1]
+    return f"start: /{regex_to_lark(text, 'dw')}/"
+
+
+def _choice(choices: list[str]) -> str:
+    if not choices:
+        raise GrammarError("there is nothing to choose from")
+    return "start: " + " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
+
+
+def _lark(text: str) -> str:
+    try:
+        return any_to_lark(text)
+    except Exception as error:
+        raise GrammarError(_reason(str(error))) from error
+
+
+_SOURCE_LINE = re.compile(r"^\s*(\d+ \||\^+)")
+
+
+def _reason(message: str) -> str:
+    """The library's message on one line, without the source that it shows."""
+    first, _, cause = message.rpartition("\nerror: ")
+    if first:
+        return f"{first.splitlines()[0].split(': regex parse error')[0]}: {cause.splitlines()[0]}"
+    lines = [line for line in message.splitlines() if not _SOURCE_LINE.match(line)]
+    return " ".join(" ".join(lines).split()).rstrip(".")
