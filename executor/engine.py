@@ -41,7 +41,8 @@ class StepModel(Protocol):
 class Engine:
     """Runs requests through one model. Not for use by several threads at once.
 
-    Without a `library` it refuses requests that have a grammar. `clock` gives seconds from any fixed moment on, for requests that have a time limit.
+    Without a `library` it refuses requests that have a grammar. `clock` gives seconds from any
+    fixed moment on, for requests that have a time limit.
     """
 
     def __init__(
@@ -230,7 +231,7 @@ class Engine:
                 request_id=request_id,
                 prompt_tokens=prompt_tokens,
                 error=str(error),
-                is_grammar_error=True,
+                grammar_part=error.part,
             )
             for request_id in request_ids
         ]

@@ -16,7 +16,14 @@ Mask = NDArray[np.int32]
 
 
 class GrammarError(EngineError):
-    """The grammar cannot be used; the message is the library's reason, without a full stop."""
+    """The grammar cannot be used; the message is the library's reason, without a full stop.
+
+    `part` is the part to blame, empty for the grammar as a whole.
+    """
+
+    def __init__(self, reason: str, *, part: str = "") -> None:
+        super().__init__(reason)
+        self.part = part
 
 
 class Matcher(Protocol):

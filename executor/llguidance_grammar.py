@@ -59,9 +59,11 @@ class LLGuidance:
         self._executor = LLExecutor()
 
     def compile(self, grammar: Grammar) -> LLGrammar:
-        matcher = LLMatcher(self._vocabulary(), _written(grammar), log_level=_SILENT)
+        vocabulary = self._vocabulary()
+        matcher = LLMatcher(vocabulary, _written(grammar), log_level=_SILENT)
         if matcher.is_error():
-            raise GrammarError(_reason(matcher.get_error()))
+            part = _blame(vocabulary, grammar)
+            raise GrammarError(_reason(matcher.get_error()), part=part)
         return LLGrammar(matcher)
 
     def fill(self, matchers: Many[Matcher], mask: Mask) -> None:
@@ -136,7 +138,7 @@ def _vocabulary_of(tokenizer: GrammarTokenizer) -> LLTokenizer:
     for form in _forms(tokenizer):
         try:
             return LLTokenizer(form, **options)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             reason = _reason(str(error))
     raise GrammarError(f"the model's tokenizer cannot be constrained: {reason}")
 
@@ -149,13 +151,29 @@ def _forms(tokenizer: GrammarTokenizer) -> Iterator[Any]:
 
 def _written(grammar: Grammar) -> str:
     """The grammar and its parts as llguidance reads them."""
-    return json.dumps({"grammars": [_alone(grammar), *_parts(grammar)]})
+    parts = [{"name": name} | _part(name, part) for name, part in _parts(grammar)]
+    return json.dumps({"grammars": [_alone(grammar), *parts]})
 
 
-def _parts(grammar: Grammar) -> Iterator[dict[str, Any]]:
+def _parts(grammar: Grammar) -> Iterator[tuple[str, Grammar]]:
     for name, part in grammar.parts:
-        yield {"name": name, **_alone(part)}
+        yield name, part
         yield from _parts(part)
+
+
+def _part(name: str, part: Grammar) -> dict[str, Any]:
+    try:
+        return _alone(part)
+    except GrammarError as error:
+        raise GrammarError(str(error), part=name) from error
+
+
+def _blame(vocabulary: LLTokenizer, grammar: Grammar) -> str:
+    """The part that is wrong in itself, if one is; of parts within parts the innermost."""
+    for name, part in reversed(list(_parts(grammar))):
+        if LLMatcher(vocabulary, _written(part), log_level=_SILENT).is_error():
+            return name
+    return ""
 
 
 def _alone(grammar: Grammar) -> dict[str, Any]:

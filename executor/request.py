@@ -129,8 +129,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What became of a request: `choices` in index order, or `error`, a sentence; of its grammar
-    alone where `is_grammar_error`.
+    """What became of a request: `choices` in index order, or `error`, a sentence.
+
+    Where the grammar is to blame, `error` is the library's reason, and `grammar_part` the part
+    in question, empty for all of it.
 
     `cached_tokens` of the prompt were not computed for it, but for another request: how many
     depends on the company it was in, so that they are no part of what makes answers equal.
@@ -141,7 +143,7 @@ class Completion:
     choices: tuple[Choice, ...] = ()
     cached_tokens: int = field(default=0, compare=False)
     error: str | None = None
-    is_grammar_error: bool = False
+    grammar_part: str | None = None
 
     @property
     def completion_tokens(self) -> int:

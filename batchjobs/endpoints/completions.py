@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, token_text, usage, wire_logprob
@@ -26,7 +27,6 @@ from batchjobs.endpoints.parameters import (
     COMMON,
     MAX_CHOICES,
     MAX_TOP_LOGPROBS,
-    NEEDS_GRAMMAR,
     SAMPLING,
     TokenLimits,
     check_body,
@@ -34,6 +34,7 @@ from batchjobs.endpoints.parameters import (
     read_max_tokens,
     read_sampling,
 )
+from batchjobs.endpoints.shapes import RESPONSE_FORMAT, read_shape
 from batchjobs.endpoints.support import Parameter, honoured, refused
 from batchjobs.errors import InvalidRequestError
 from executor.request import Choice, Completion, Request, TokenLogprob
@@ -54,7 +55,7 @@ class Completions:
         "best_of": honoured("`n` of so many, by the mean log-probability of their tokens"),
         "echo": honoured("without `logprobs`"),
         "suffix": refused("", note="the engine only writes on"),
-        "response_format": refused({"type": "text"}, note=NEEDS_GRAMMAR),
+        "response_format": RESPONSE_FORMAT,
         "add_special_tokens": refused(True),
     }
 
@@ -74,7 +75,7 @@ class Completions:
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]
     ) -> Body:
-        check_answered(completions)
+        check_answered(completions, partial(_grammar_fault, body))
         choices: list[dict[str, Any]] = []
         for completion, prompt in zip(completions, _echoes(body, model.tokenizer), strict=False):
             for choice in _best(body, completion):
@@ -89,6 +90,12 @@ class Completions:
             "usage": usage(completions),
             "system_fingerprint": model.fingerprint,
         }
+
+
+def _grammar_fault(body: Body, part: str, reason: str) -> InvalidRequestError:
+    shape = read_shape(body, ignore_unknown=True)
+    assert shape is not None
+    return shape.fault(reason)
 
 
 def prompt_seed(seed: int, index: int) -> int:
@@ -109,12 +116,14 @@ def _request(
         default=DEFAULT_MAX_TOKENS,
         param="prompt",
     )
+    shape = read_shape(body, ignore_unknown=model.ignore_unknown)
     logprobs = read_integer(body, "logprobs", 0, MAX_TOP_LOGPROBS)
     sampling = read_sampling(
         body,
         logprobs=logprobs,
         max_tokens=read_max_tokens(body, "max_tokens", limits),
         default_seed=line.seed,
+        grammar=None if shape is None else shape.grammar,
     )
     best_of = _read_best_of(body, sampling.n)
     sampling = replace(

@@ -22,16 +22,15 @@ from batchjobs.endpoints.fields import (
     unsupported,
     wrong_type,
 )
+from batchjobs.endpoints.shapes import SHAPES
 from batchjobs.endpoints.support import Parameter, Support, honoured, no_effect, refused
 from batchjobs.errors import InvalidRequestError
-from executor.request import Request, SamplingParams
+from executor.request import Grammar, Request, SamplingParams
 
 MAX_STOP_STRINGS = 16
 MAX_CHOICES = 128
 MAX_TOP_LOGPROBS = 20
 _UINT64 = (1 << 64) - 1
-
-NEEDS_GRAMMAR = "needs constrained decoding, which this server does not have"
 
 SAMPLING: dict[str, Parameter] = {
     "temperature": honoured("0 to 2; 0 takes the likeliest token"),
@@ -53,6 +52,7 @@ CHOICES: dict[str, Parameter] = {
 """What chats and completions share beside; `/v1/responses` has other words for it."""
 
 COMMON: dict[str, Parameter] = {
+    **SHAPES,
     "model": honoured("a name or an alias of the catalogue"),
     "user": no_effect(),
     "metadata": no_effect(),
@@ -86,14 +86,6 @@ COMMON: dict[str, Parameter] = {
     "return_prompt_text": refused(False),
     "return_token_offsets": refused(False),
     "use_beam_search": refused(False),
-    "guided_json": refused(note=NEEDS_GRAMMAR),
-    "guided_regex": refused(note=NEEDS_GRAMMAR),
-    "guided_choice": refused(note=NEEDS_GRAMMAR),
-    "guided_grammar": refused(note=NEEDS_GRAMMAR),
-    "guided_decoding_backend": refused(note=NEEDS_GRAMMAR),
-    "guided_whitespace_pattern": refused(note=NEEDS_GRAMMAR),
-    "structured_outputs": refused(note=NEEDS_GRAMMAR),
-    "structural_tag": refused(note=NEEDS_GRAMMAR),
     "logits_processors": refused(),
     "priority": refused(0, note="a batch has a completion window instead"),
     "cache_salt": refused(),
@@ -180,6 +172,7 @@ def read_request(
     prompt: Sequence[int],
     *,
     logprobs: int | None,
+    grammar: Grammar | None,
     max_tokens_name: str,
     param: str,
     line: LineContext,
@@ -201,12 +194,18 @@ def read_request(
         logprobs=logprobs,
         max_tokens=read_max_tokens(body, max_tokens_name, limits),
         default_seed=line.seed,
+        grammar=grammar,
     )
     return Request(id="0", prompt_token_ids=tuple(prompt), sampling=sampling)
 
 
 def read_sampling(
-    body: Body, *, logprobs: int | None, max_tokens: int, default_seed: int
+    body: Body,
+    *,
+    logprobs: int | None,
+    max_tokens: int,
+    default_seed: int,
+    grammar: Grammar | None = None,
 ) -> SamplingParams:
     """The sampling parameters of a body whose answer may have `max_tokens` tokens.
 
@@ -227,6 +226,7 @@ def read_sampling(
         ignore_eos=read_boolean(body, "ignore_eos"),
         n=read_integer(body, "n", 1, MAX_CHOICES) or 1,
         logprobs=logprobs,
+        grammar=grammar,
     )
 
 
