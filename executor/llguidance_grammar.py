@@ -39,8 +39,6 @@ class GrammarTokenizer(Protocol):
     def serialized(self) -> str | None:
         """As `tokenizers` writes it; None for one that is not of that library."""
 
-    def encode(self, text: str) -> list[int]: ...
-
     def token_bytes(self, token_id: int) -> bytes: ...
 
 
@@ -118,13 +116,26 @@ class _Bytes:
     bos_token_id = None
 
     def __init__(self, tokenizer: GrammarTokenizer) -> None:
-        self._encode = tokenizer.encode
         self.eos_token_id = min(tokenizer.eos_token_ids)
         self.special_token_ids = sorted(tokenizer.special_token_ids)
         self.tokens = [tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)]
+        special = tokenizer.special_token_ids
+        self._ids = {data: token for token, data in enumerate(self.tokens) if token not in special}
+        self._longest = max(map(len, self._ids))
 
     def __call__(self, text: str) -> list[int]:
-        return self._encode(text)
+        """The longest token at every place: the tokenizer itself may put a space before a text
+        that goes on within an answer. Ends where there is no token."""
+        data = text.encode()
+        found: list[int] = []
+        while data:
+            lengths = range(min(self._longest, len(data)), 0, -1)
+            length = next((n for n in lengths if data[:n] in self._ids), None)
+            if length is None:
+                break
+            found.append(self._ids[data[:length]])
+            data = data[length:]
+        return found
 
 
 def _vocabulary_of(tokenizer: GrammarTokenizer) -> LLTokenizer:
