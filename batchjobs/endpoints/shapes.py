@@ -15,7 +15,6 @@ from batchjobs.endpoints.fields import (
     invalid_value,
     missing,
     not_among,
-    read_boolean,
     read_string,
     require_string,
     unsupported,
@@ -208,7 +207,8 @@ def _structured(kind: str, where: str, value: dict[str, Any]) -> Shape:
         case "json":
             return _json(where, value[kind], whitespace)
         case "json_object":
-            read_boolean(value, kind)
+            if value[kind] is not True:
+                raise wrong_type(where, "a boolean", value[kind])
             return Shape(grammar=_schema_grammar(_ANY_OBJECT, whitespace), param=where)
         case "choice":
             return _choice(where, value[kind])
