@@ -34,6 +34,10 @@ class Masks:
         banned = torch.from_numpy(self._banned.result()).to(logits.device)
         masked = logits.clone() if keep else logits
         known = banned.shape[1]
+        if len(self.rows) == len(masked):
+            masked[:, :known].masked_fill_(banned, -torch.inf)
+            masked[:, known:] = -torch.inf
+            return masked
         for row, own in zip(self.rows, banned, strict=True):
             masked[row, :known].masked_fill_(own, -torch.inf)
             masked[row, known:] = -torch.inf

@@ -122,7 +122,7 @@ def _llama(tools: ToolUse, _: Tokenizer) -> _Calls:
     more = _more(tools, '"; " object')
     return _Calls(
         rules=f"calls: object{more}\n{_objects(tools, 'parameters')}",
-        beside_text=_TEXT_OR_CALLS,
+        beside_text=_text_or_calls(r"(?s:.*)<\|python_tag\|>(?s:.*)"),
     )
 
 
@@ -130,12 +130,15 @@ def _json(tools: ToolUse, _: Tokenizer) -> _Calls:
     several = ' | "[" object (", " object)+ "]"' if tools.parallel else ""
     return _Calls(
         rules=f"calls: object{several}\n{_objects(tools, 'arguments')}",
-        beside_text=_TEXT_OR_CALLS,
+        beside_text=_text_or_calls(r"\s*```(?s:.*)```\s*"),
     )
 
 
-_TEXT_OR_CALLS = "start: calls | TEXT |\nTEXT: /[^{\\[](?s:.*)/"
-"""Where nothing marks a call, an answer that begins as one is one."""
+def _text_or_calls(other: str) -> str:
+    """Where nothing marks a call, an answer that begins as one is one; so would be text as `other`,
+    which is left to models that call as they like."""
+    return f"start: calls | TEXT |\nTEXT: /\\s*[^\\s{{\\[](?s:.*)/ & ~/{other}/"
+
 
 _SYNTAXES = {
     CallSyntax.HERMES: _hermes,

@@ -151,7 +151,7 @@ def _read_function(
     }
     function = Function(
         name=name,
-        parameters=shown["parameters"],
+        parameters=parameters or _NO_PARAMETERS | {"additionalProperties": False},
         where=f"{where}.parameters",
         strict=bool(strict),
     )

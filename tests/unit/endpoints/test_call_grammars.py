@@ -156,6 +156,23 @@ def test_calls_are_free_where_nothing_is_asked(template: str, one: str, two: str
     assert grammar_of(template, tools=TOOLS, parallel_tool_calls=False) is None
 
 
+def test_what_would_be_read_as_a_call_is_no_text() -> None:
+    fenced = "```json\n" + plain("sun") + "\n```"
+    bare = grammar_of(chat_templates.PLAIN, tools=STRICT)
+    assert not accepts(bare, fenced)
+    assert accepts(bare, fenced + " is how.")
+    assert not accepts(bare, " " + plain("sun").replace("city", "town"))
+    tagged = grammar_of(chat_templates.LLAMA, tools=STRICT)
+    assert not accepts(tagged, "<|python_tag|>" + llama("sun").replace("city", "town"))
+
+
+def test_a_function_without_parameters_is_called_with_none() -> None:
+    tools = [{"type": "function", "function": {"name": "now"}}]
+    grammar = grammar_of(chat_templates.HERMES, tools=tools, tool_choice="required")
+    assert accepts(grammar, hermes("now", "{}"))
+    assert not accepts(grammar, hermes("now", '{"a": 1}'))
+
+
 def test_allowed_functions_alone_are_called() -> None:
     allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [named("sun")]}}
     grammar = grammar_of(chat_templates.HERMES, tools=TOOLS, tool_choice=allowed)

@@ -122,6 +122,24 @@ def test_what_cannot_be_used_is_told_in_one_line(grammar: Grammar, reason: str) 
     assert not message.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("not", {}),
+        ("if", {}),
+        ("contains", {}),
+        ("uniqueItems", True),
+        ("propertyNames", {"maxLength": 3}),
+        ("dependentRequired", {"a": ["b"]}),
+        ("dependentSchemas", {"a": {}}),
+        ("unevaluatedProperties", False),
+    ],
+)
+def test_a_rule_that_no_grammar_keeps_is_refused_by_name(word: str, value: object) -> None:
+    assert word in str(refusal(schema({word: value})))
+    assert LIBRARY.compile(schema({word: value}, lenient=True))
+
+
 def test_the_part_to_blame_is_named() -> None:
     good, bad = schema({"const": 1}), schema({"not": {}})
     assert refusal(lark("start: @a @b", ("a", good), ("b", bad))).part == "b"
