@@ -16,6 +16,7 @@ from executor.engine import Engine
 from executor.errors import EngineError
 from executor.fusing import fuse_modules
 from executor.layer_profile import watch_layers
+from executor.llguidance_grammar import LLGuidance
 from executor.loading import Checkpoint, LoadedModel, load
 from executor.merging import optimize_linears
 from executor.model import PackedModel, PagedCache
@@ -100,7 +101,9 @@ def build_engine(
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
     cache.take_ahead(limits.max_num_seqs * -(-_LIKELY_TOKENS // limits.block_size))
     model = PackedModel(loaded.module, cache, backend)
-    engine = Engine(model, loaded.tokenizer, limits, _scheduling(settings, is_cpu=is_cpu))
+    library = LLGuidance(loaded.tokenizer)
+    scheduling = _scheduling(settings, is_cpu=is_cpu)
+    engine = Engine(model, loaded.tokenizer, limits, scheduling, library=library)
     return ReadyEngine(
         engine=engine,
         tokenizer=loaded.tokenizer,

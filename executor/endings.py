@@ -11,7 +11,8 @@ def ending(sequence: Sequence, token: int, tokenizer: Detokenizer) -> Choice | N
     """The finished answer if `token`, which the sequence has already, is its last."""
     params = sequence.request.sampling
     generated = sequence.num_generated
-    ends = token in tokenizer.eos_token_ids and not params.ignore_eos
+    is_whole = sequence.matcher is not None and sequence.matcher.is_stopped
+    ends = token in tokenizer.eos_token_ids and (is_whole or not params.ignore_eos)
     if ends or token in params.stop_token_ids:
         return finish(sequence, FinishReason.STOP, tokenizer, keep=generated - 1)
     if sequence.watcher is not None:
@@ -21,6 +22,8 @@ def ending(sequence: Sequence, token: int, tokenizer: Detokenizer) -> Choice | N
             keep = sequence.watcher.tokens_before(cut)
             text = sequence.watcher.text[:cut]
             return finish(sequence, FinishReason.STOP, tokenizer, keep=keep, text=text)
+    if is_whole:
+        return finish(sequence, FinishReason.STOP, tokenizer, keep=generated)
     if generated >= params.max_tokens:
         return finish(sequence, FinishReason.LENGTH, tokenizer, keep=generated)
     return None

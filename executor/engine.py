@@ -9,8 +9,10 @@ from typing import Protocol
 
 from torch import Tensor
 
+from executor.constraints import Constraints, advance
 from executor.duplicates import Duplicates, digest
 from executor.endings import ending, finish
+from executor.grammar import CompiledGrammar, GrammarError, GrammarLibrary
 from executor.history import history_of
 from executor.memory_ladder import give_memory_back, is_out_of_memory
 from executor.metrics import EngineMetrics
@@ -48,7 +50,8 @@ class StepModel(Protocol):
 class Engine:
     """Runs requests through one model. Not for use by several threads at once.
 
-    `clock` gives seconds from any fixed moment on, for requests that have a time limit.
+    Without a `library` it refuses requests that have a grammar. `clock` gives seconds from any
+    fixed moment on, for requests that have a time limit.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Engine:
         limits: Limits,
         scheduling: Scheduling | None = None,
         *,
+        library: GrammarLibrary | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits
@@ -70,6 +74,7 @@ class Engine:
         self._tokenizer = tokenizer
         self._clock = clock
         self._eos = tuple(tokenizer.eos_token_ids)
+        self._constraints = Constraints(library, self._eos)
         self._begin()
 
     def run(
@@ -88,9 +93,12 @@ class Engine:
                     on_step()
                 yield from self._expire()
                 yield from self._pull(source)
+                yield from self._release()
                 with self.profile.measure(Part.SCHEDULING):
                     spans = self._scheduler.schedule()
                 if not spans:
+                    if self._constraints.wait():
+                        continue
                     break
                 self._observe(spans)
                 tokens = self._compute(spans)
@@ -146,16 +154,19 @@ class Engine:
 
     def _has_room(self, share: float) -> bool:
         waiting, scheduling = self._scheduler.waiting, self.scheduling
-        most = scheduling.max_num_waiting or LOOKAHEAD * self.limits.max_num_seqs
+        most = share * (scheduling.max_num_waiting or LOOKAHEAD * self.limits.max_num_seqs)
+        if len(self._constraints) >= max(1, most):
+            return False
         return not waiting or (
-            len(waiting) < share * most
-            and waiting.num_tokens < share * scheduling.max_waiting_tokens
+            len(waiting) < most and waiting.num_tokens < share * scheduling.max_waiting_tokens
         )
 
     def _refusal(self, request: Request) -> str | None:
         prompt, asked = len(request.prompt_token_ids), request.sampling.max_tokens
         if prompt == 0:
             return "the prompt is empty"
+        if request.sampling.grammar is not None and not self._constraints.knows_grammars:
+            return "this engine knows no grammars"
         if prompt + asked > self.limits.max_model_len:
             return (
                 f"{prompt} prompt tokens and max_tokens={asked} exceed "
@@ -196,11 +207,48 @@ class Engine:
             priority=request.priority,
         )
         self._duplicates.add(group)
-        for index in range(group.width):
-            self._scheduler.add(self._sequence(group, index))
+        if sampling.grammar is None:
+            self._begin_group(group)
+        else:
+            self._constraints.hold(group)
         return group
 
-    def _sequence(self, group: Group, index: int) -> Sequence:
+    def _begin_group(self, group: Group, grammar: CompiledGrammar | None = None) -> None:
+        for index in range(group.width):
+            self._scheduler.add(self._sequence(group, index, grammar))
+
+    def _release(self) -> Iterator[Completion]:
+        """Let those wait whose grammars are compiled, and refuse those whose are none."""
+        for group, result in self._constraints.released():
+            if isinstance(result, GrammarError):
+                yield from self._fail(group, str(result), grammar_part=result.part)
+            else:
+                self._begin_group(group, result)
+
+    def _fail(
+        self,
+        group: Group,
+        error: str,
+        *,
+        error_code: str | None = None,
+        grammar_part: str | None = None,
+    ) -> list[Completion]:
+        """End all that the group is to answer, with an error."""
+        request_ids = list(group.request_ids)
+        prompt_tokens = len(group.request.prompt_token_ids)
+        self.abort(request_ids)
+        return [
+            Completion(
+                request_id=request_id,
+                prompt_tokens=prompt_tokens,
+                error=error,
+                error_code=error_code,
+                grammar_part=grammar_part,
+            )
+            for request_id in request_ids
+        ]
+
+    def _sequence(self, group: Group, index: int, grammar: CompiledGrammar | None) -> Sequence:
         stops = group.request.sampling.stop
         sequence = Sequence(
             group=group,
@@ -208,6 +256,7 @@ class Engine:
             tokens=list(group.request.prompt_token_ids),
             watcher=StopWatcher(self._tokenizer.stream(), stops) if stops else None,
             history=history_of(group.request),
+            matcher=None if grammar is None else grammar.matcher(),
         )
         group.sequences.append(sequence)
         return sequence
@@ -234,11 +283,13 @@ class Engine:
             if self._scheduler.copies:
                 self._model.copy_blocks(self._scheduler.copies)
             is_copied = True
+            looked_at = [span.sequence for span in spans for _ in range(span.rows)]
+            masks = self._constraints.begin_masks(looked_at)
             with self.profile.measure(Part.MODEL):
                 logits = self._model.forward(spans)
             with self.profile.measure(Part.SAMPLING):
                 score_prompts(spans, self._model, logits.shape[-1])
-                tokens = next_tokens(logits, spans, self._eos)
+                tokens = next_tokens(logits, spans, self._eos, masks)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -267,34 +318,19 @@ class Engine:
         context = len(culprit.tokens)
         return self._fail(
             culprit.group,
-            f"The request does not fit the worker's memory, not even alone: it failed with"
-            f" {context:,} tokens of prompt and answer. Shorten it, or give the worker more memory.",
+            "The request does not fit the worker's memory, not even alone: it failed with"
+            f" {context:,} tokens of prompt and answer. Shorten it, or give the worker more"
+            " memory.",
+            error_code=OUT_OF_MEMORY,
         )
-
-    def _fail(self, group: Group, reason: str) -> list[Completion]:
-        """End all that the group is to answer, as memory is short."""
-        for sequence in group.unfinished():
-            self._scheduler.remove(sequence)
-        self._close(group)
-        for request_id in group.request_ids:
-            self._groups.pop(request_id, None)
-        prompt = len(group.request.prompt_token_ids)
-        return [
-            Completion(
-                request_id=request_id,
-                prompt_tokens=prompt,
-                error=reason,
-                error_code=OUT_OF_MEMORY,
-            )
-            for request_id in group.request_ids
-        ]
 
     def _commit(self, found: Many[Next]) -> list[Completion]:
         """Append the sampled tokens, and let go of what has ended."""
         completions = []
         ended: Sequence | None = None
         for sequence, token, ahead in found:
-            if sequence is ended:
+            # Or another choice of the request has failed in this step.
+            if sequence is ended or not sequence.group.request_ids:
                 continue
             if sequence.request.sampling.max_tokens == 0:
                 nothing = finish(sequence, FinishReason.LENGTH, self._tokenizer, keep=0)
@@ -302,14 +338,27 @@ class Engine:
                 continue
             if ahead:
                 self._scheduler.accept(sequence)
-            self.metrics.generation_tokens_total += 1
-            sequence.tokens.append(token)
-            choice = ending(sequence, token, self._tokenizer)
+            try:
+                choice = self._append(sequence, token)
+            except GrammarError as error:
+                completions += self._fail(sequence.group, str(error), grammar_part=error.part)
+                continue
             if choice is not None:
                 ended = sequence
                 self._scheduler.lengths.observe(sequence.request.sampling, choice.generated_tokens)
                 completions += self._end(sequence, choice)
         return completions
+
+    def _append(self, sequence: Sequence, sampled: int) -> Choice | None:
+        """The answer if it ends with the token, or with one that its grammar forces behind it."""
+        for number, token in enumerate(advance(sequence, sampled)):
+            sequence.tokens.append(token)
+            self.metrics.generation_tokens_total += 1
+            self.metrics.forced_tokens_total += number > 0
+            choice = ending(sequence, token, self._tokenizer)
+            if choice is not None:
+                return choice
+        return None
 
     def _end(self, sequence: Sequence, choice: Choice) -> list[Completion]:
         """Let go of a sequence; the completions if its group has ended with it."""
@@ -328,6 +377,7 @@ class Engine:
 
     def _close(self, group: Group) -> None:
         self._duplicates.remove(group)
+        self._constraints.drop(group)
         self._deadlines.pop(group, None)
 
     def _count_duplicate(self, completion: Completion) -> None:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from executor.engine import Engine
+from executor.llguidance_grammar import LLGuidance
 from executor.settings import Limits, Scheduling
 from executor.span import Span
 from executor.text import TextStream
@@ -103,6 +104,12 @@ class ByteTokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id]) if token_id < BOS else f"<{token_id}>".encode()
 
+    special_token_ids = frozenset({BOS, EOS, END_OF_TURN})
+    serialized = None
+
+    def special_token_id(self, name: str) -> int | None:
+        return None
+
     def stream(self) -> TextStream:
         return _ByteStream()
 
@@ -128,4 +135,6 @@ class _ByteStream:
 
 def fake_engine(limits: Limits, scheduling: Scheduling | None = None) -> Engine:
     """An engine over `HashModel` and `ByteTokenizer`."""
-    return Engine(HashModel(limits), ByteTokenizer(), limits, scheduling)
+    tokenizer = ByteTokenizer()
+    library = LLGuidance(tokenizer)
+    return Engine(HashModel(limits), tokenizer, limits, scheduling, library=library)

@@ -9,6 +9,7 @@ _COUNTERS = (
     "num_out_of_memory_total",
     "prompt_tokens_total",
     "generation_tokens_total",
+    "forced_tokens_total",
     "computed_tokens_total",
     "num_recomputed_tokens_total",
     "prefix_cache_queries_total",
@@ -37,6 +38,8 @@ class EngineMetrics:
     """Steps that did not fit the memory, and were tried again in parts."""
     prompt_tokens_total: int = 0
     generation_tokens_total: int = 0
+    forced_tokens_total: int = 0
+    """Of these, tokens that a grammar left no choice about: appended without being sampled."""
     computed_tokens_total: int = 0
     """Positions computed, recomputed ones counted again."""
     num_recomputed_tokens_total: int = 0

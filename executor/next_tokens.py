@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from executor.masks import Masks
 from executor.processors import SamplingRow
 from executor.sampling import sample, token_logprobs
 from executor.sequence import Sequence
@@ -22,17 +23,22 @@ class Next(NamedTuple):
     ahead: int
 
 
-def next_tokens(logits: Tensor, spans: Many[Span], eos_token_ids: Many[int]) -> list[Next]:
+def next_tokens(
+    logits: Tensor, spans: Many[Span], eos_token_ids: Many[int], masks: Masks | None = None
+) -> list[Next]:
     """Of each sequence that catches up: one, and one for each right guess. Notes their
     log-probabilities where asked for.
 
     Args:
-        logits: [R, V], the last `rows` of each span in order; not changed.
+        logits: [R, V], the last `rows` of each span in order; may be changed.
+        masks: of those rows.
     """
     rows = [(span, ahead) for span in spans for ahead in range(span.rows)]
     if not rows:
         return []
-    tokens = sample(logits, [_row(span.sequence, ahead, eos_token_ids) for span, ahead in rows])
+    has_logprobs = any(span.sequence.request.sampling.logprobs is not None for span, _ in rows)
+    allowed = logits if masks is None else masks.apply(logits, keep=has_logprobs)
+    tokens = sample(allowed, [_row(span.sequence, ahead, eos_token_ids) for span, ahead in rows])
     found = {i: Next(rows[i][0].sequence, tokens[i], rows[i][1]) for i in right(rows, tokens)}
     _note_logprobs(logits, found)
     return list(found.values())
@@ -59,7 +65,8 @@ def _row(sequence: Sequence, ahead: int, eos_token_ids: Many[int]) -> SamplingRo
     """For the token that follows `ahead` guesses."""
     params = sequence.request.sampling
     position = sequence.num_generated + ahead
-    ends = () if params.ignore_eos else eos_token_ids
+    # Where there is a grammar, the mask sees to the end of sequence.
+    ends = () if params.ignore_eos or sequence.matcher is not None else eos_token_ids
     if sequence.history is not None:
         sequence.history.follow(sequence.tokens)
     return SamplingRow(

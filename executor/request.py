@@ -9,11 +9,41 @@ from math import inf
 
 class FinishReason(StrEnum):
     STOP = "stop"
-    """An end-of-sequence token or a stop string."""
+    """An end-of-sequence token, a stop string, or the end of the grammar."""
     LENGTH = "length"
     """`max_tokens` were generated."""
     TIMEOUT = "timeout"
     """The request's time was up. No word of the public API: endpoints make an error of it."""
+
+
+class GrammarKind(StrEnum):
+    """In which language a grammar is written."""
+
+    JSON_SCHEMA = "json_schema"
+    """A JSON schema, as JSON text."""
+    REGEX = "regex"
+    """A regular expression of the whole answer, in the syntax of Rust's `regex`."""
+    CHOICE = "choice"
+    """A JSON array of strings, of which the answer is one."""
+    LARK = "lark"
+    """Lark as llguidance reads it, or llama.cpp's GBNF. `@name` stands for another of `parts`,
+    `<[7]>` for the special token 7."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """What an answer must be. The text is checked when it is compiled, in the engine.
+
+    JSON is written on one line, with one space behind `:` and `,`; `whitespace`, a regular
+    expression, is what may stand between its tokens instead. `lenient` leaves out what the
+    library does not know of a schema, where it would be refused otherwise.
+    """
+
+    kind: GrammarKind
+    text: str
+    parts: tuple[tuple[str, Grammar], ...] = ()
+    whitespace: str | None = None
+    lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +58,8 @@ class SamplingParams:
     counts generated tokens, and may be 0 for the prompt's log-probabilities alone; no stop
     applies before `min_tokens` of them. `ignore_eos` lets end-of-sequence tokens pass as
     ordinary ones; those of `stop_token_ids` end an answer as well, and are left out of it.
+    With a `grammar` only what it allows is sampled, and the answer ends where it must: that is
+    before `min_tokens`, if need be.
 
     `presence_penalty` and `frequency_penalty` are taken from the logits of generated tokens, once
     and for each time; `repetition_penalty` divides those of all tokens so far, the prompt's too
@@ -53,6 +85,7 @@ class SamplingParams:
     n: int = 1
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         _check(self.temperature >= 0, "temperature must be at least 0")
@@ -146,6 +179,9 @@ class Completion:
     `error_code` if it is not the request that is wrong.
 
     `prompt_logprobs`, where asked for, are of all the prompt's tokens but the first.
+    Where the grammar is to blame, `error` is the library's reason, and `grammar_part` the part
+    in question, empty for all of it.
+
     `cached_tokens` of the prompt were not computed for it, but for another request: how many
     depends on the company it was in, so that they are no part of what makes answers equal.
     """
@@ -157,6 +193,7 @@ class Completion:
     cached_tokens: int = field(default=0, compare=False)
     error: str | None = None
     error_code: str | None = None
+    grammar_part: str | None = None
 
     @property
     def completion_tokens(self) -> int:

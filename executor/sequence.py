@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from executor.grammar import Matcher
 from executor.history import History
 from executor.request import Choice, Completion, Request, TokenLogprob
 from executor.text import StopWatcher
@@ -29,6 +30,8 @@ class Sequence:
     history: History | None = None
     """Where a penalty asks for it; follows `tokens`."""
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    matcher: Matcher | None = None
+    """How far it has come in its grammar."""
 
     computed: int = 0
     block_table: list[int] = field(default_factory=list)

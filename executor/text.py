@@ -68,7 +68,9 @@ class HfTokenizer:
         self._rust: RustTokenizer = tokenizer.backend_tokenizer
         self.eos_token_ids = eos_token_ids
         self.vocab_size = vocab_size
-        self._added_ids = frozenset(self._rust.get_added_tokens_decoder())
+        added = self._rust.get_added_tokens_decoder()
+        self._added_ids = frozenset(added)
+        self._special = {token.content: id for id, token in added.items() if token.special}
         self._is_byte_level = "ByteLevel" in repr(self._rust.decoder)
 
     @property
@@ -125,6 +127,23 @@ class HfTokenizer:
 
     def stream(self) -> TextStream:
         return _RustStream(self._rust)
+
+    @property
+    def special_token_ids(self) -> frozenset[int]:
+        """Tokens that stand for no text."""
+        return frozenset(self._special.values())
+
+    def special_token_id(self, name: str) -> int | None:
+        """The special token that is written as `name`, if there is one."""
+        return self._special.get(name)
+
+    @property
+    def serialized(self) -> str:
+        """As a `tokenizer.json` holds it, without padding and truncation."""
+        plain = RustTokenizer.from_str(self._rust.to_str())
+        plain.no_padding()
+        plain.no_truncation()
+        return plain.to_str()
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes a token stands for; special tokens give their name."""

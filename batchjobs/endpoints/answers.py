@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from batchjobs.endpoints.base import Body, Tokenizer
@@ -14,7 +14,11 @@ from executor.request import Choice, Completion, FinishReason, TokenLogprob
 IMPOSSIBLE_LOGPROB = -9999.0
 
 
-def check_answered(completions: Sequence[Completion]) -> None:
+GrammarFault = Callable[[str, str], InvalidRequestError]
+"""The error for the part of a grammar that is to blame, and the reason."""
+
+
+def check_answered(completions: Sequence[Completion], grammar_fault: GrammarFault) -> None:
     """Raise if a request came to nothing, or ran out of its time.
 
     The public API has no `finish_reason` for the latter, and strict clients take no other words
@@ -24,6 +28,8 @@ def check_answered(completions: Sequence[Completion]) -> None:
         if completion.error is not None:
             if completion.error_code is not None:
                 raise BatchJobsError(completion.error, code=completion.error_code)
+            if completion.grammar_part is not None:
+                raise grammar_fault(completion.grammar_part, completion.error)
             raise InvalidRequestError(completion.error)
         if any(choice.finish_reason is FinishReason.TIMEOUT for choice in completion.choices):
             raise BatchJobsError(

@@ -47,6 +47,9 @@ class Tokenizer(Protocol):
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes a token stands for; special tokens give their name."""
 
+    def special_token_id(self, name: str) -> int | None:
+        """The token that is written as `name` and stands for no text, if there is one."""
+
     @property
     def vocab_size(self) -> int: ...
 

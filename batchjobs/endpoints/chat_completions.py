@@ -15,16 +15,17 @@ from batchjobs.endpoints.parameters import (
     CACHE_OPTIONS,
     CHOICES,
     COMMON,
-    NEEDS_GRAMMAR,
     check_body,
     read_honoured,
     read_request,
     refuse_prewarm,
 )
 from batchjobs.endpoints.samplers import MAX_TOP_LOGPROBS, SAMPLING
+from batchjobs.endpoints.shapes import RESPONSE_FORMAT, read_shape
 from batchjobs.endpoints.support import Parameter, honoured, no_effect, refused
 from batchjobs.endpoints.templates import read_effort, read_variables, template_of
-from batchjobs.endpoints.tools import ToolShape, read_tools
+from batchjobs.endpoints.tool_choice import ToolShape
+from batchjobs.endpoints.tools import read_tools
 from batchjobs.errors import InvalidRequestError
 from executor.request import Choice, Completion, Request
 
@@ -44,16 +45,16 @@ class ChatCompletions:
         "logprobs": honoured(),
         "top_logprobs": honoured(f"0 to {MAX_TOP_LOGPROBS}, with `logprobs`"),
         "tools": honoured(
-            "functions without `strict`, for models whose template knows tools;"
-            " refused by name otherwise"
+            "functions, for models whose template knows tools, refused by name otherwise;"
+            " a call of a `strict` one is kept to its schema"
         ),
-        "tool_choice": honoured(f"`none` and `auto`; to demand a call {NEEDS_GRAMMAR}"),
-        "parallel_tool_calls": honoured("`false` keeps the first call"),
+        "tool_choice": honoured("`none`, `auto`, `required`, a function, `allowed_tools`"),
+        "parallel_tool_calls": honoured("`false` allows one call"),
         "reasoning_effort": honoured(
             "for templates that read it; `none` also for those with a switch, and where nothing"
             " is reasoned; refused by name otherwise"
         ),
-        "response_format": refused({"type": "text"}, note=NEEDS_GRAMMAR),
+        "response_format": RESPONSE_FORMAT,
         "functions": refused([], note="the older word for `tools`"),
         "function_call": refused("none", "auto", note="the older word for `tool_choice`"),
         "modalities": refused(["text"]),
@@ -84,11 +85,13 @@ class ChatCompletions:
         asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
         refuse_prewarm(asked)
         messages = read_messages(asked, ignore_unknown=model.ignore_unknown)
-        prompt = _settings(asked, model).render(messages, model.tokenizer, param="messages")
+        settings = _settings(asked, model)
+        prompt = settings.render(messages, model.tokenizer, param="messages")
         request = read_request(
             asked,
             prompt,
             logprobs=_read_logprobs(asked),
+            grammar=settings.grammar(prompt, model.tokenizer),
             max_tokens_name=_max_tokens_name(asked),
             param="messages",
             line=line,
@@ -99,9 +102,9 @@ class ChatCompletions:
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]
     ) -> Body:
-        check_answered(completions)
-        (completion,) = completions
         settings = _settings(body, model)
+        check_answered(completions, settings.grammar_fault)
+        (completion,) = completions
         turns = [read_turn(choice, settings, model.tokenizer) for choice in completion.choices]
         return {
             "id": f"chatcmpl-{line.id}",
@@ -135,6 +138,7 @@ def _settings(body: Body, model: ModelContext) -> ChatSettings:
     return ChatSettings(
         template=template,
         tools=read_tools(body, _FUNCTIONS, template, ignore_unknown=model.ignore_unknown),
+        shape=read_shape(body, ignore_unknown=model.ignore_unknown),
         variables=read_variables(
             body,
             template,

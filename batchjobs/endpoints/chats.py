@@ -8,16 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchjobs.endpoints.base import LineContext, Tokenizer
+from batchjobs.endpoints.call_grammars import after_reasoning, answer_grammar, part_of
 from batchjobs.endpoints.fields import invalid_value
 from batchjobs.endpoints.function_calls import MARKERS, FunctionCall, find_calls
 from batchjobs.endpoints.reasoning import (
+    has_reasoned,
     opens_with_reasoning,
     reasoning_tokens,
     split_reasoning,
 )
+from batchjobs.endpoints.shapes import Shape
 from batchjobs.endpoints.templates import END_OF_THINK, THINK, CallSyntax, ChatTemplate
 from batchjobs.endpoints.tools import ToolUse
-from executor.request import Choice, FinishReason
+from batchjobs.errors import InvalidRequestError
+from executor.request import Choice, FinishReason, Grammar
 
 _SPECIAL = (*MARKERS, THINK, END_OF_THINK)
 _MISTRAL_ID_CHARS = 9
@@ -30,6 +34,7 @@ class ChatSettings:
 
     template: ChatTemplate
     tools: ToolUse = field(default_factory=ToolUse)
+    shape: Shape | None = None
     variables: dict[str, Any] = field(default_factory=dict)
     add_generation_prompt: bool = True
     continue_final_message: bool = False
@@ -58,19 +63,39 @@ class ChatSettings:
             raise invalid_value(param, "the model's chat template makes nothing of it.")
         return prompt
 
+    def grammar(self, prompt: list[int], tokenizer: Tokenizer) -> Grammar | None:
+        """What the answer to the prompt must be; None where it may be anything."""
+        shape = None if self.shape is None else self.shape.grammar
+        grammar = answer_grammar(self.tools, self.template.syntax, shape, tokenizer)
+        if grammar is None or not self.template.thinks or has_reasoned(prompt, tokenizer):
+            return grammar
+        is_open = opens_with_reasoning(prompt, tokenizer)
+        return after_reasoning(grammar, tokenizer, is_open=is_open)
+
+    def grammar_fault(self, part: str, reason: str) -> InvalidRequestError:
+        """The public API's error for a grammar of which this part cannot be used."""
+        for number, function in enumerate(self.tools.functions):
+            if part == part_of(number):
+                return function.fault(reason)
+        if self.shape is not None and not self.tools.must_call:
+            return self.shape.fault(reason)
+        return invalid_value("tools", f"{reason}.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """The model's turn. `text` is empty where it only calls; `reasoning_tokens` of its tokens
-    are the reasoning's."""
+    are the reasoning's. It was `told` what to call where the request named the function."""
 
     text: str
     reasoning: str | None
     reasoning_tokens: int
     calls: tuple[FunctionCall, ...]
+    told: bool = False
 
     def finish_reason(self, choice: Choice) -> str:
-        called = self.calls and choice.finish_reason is FinishReason.STOP
+        """As the public API has it: a call that was named in the request is `stop`."""
+        called = self.calls and not self.told and choice.finish_reason is FinishReason.STOP
         return "tool_calls" if called else str(choice.finish_reason)
 
 
@@ -96,6 +121,7 @@ def read_turn(choice: Choice, settings: ChatSettings, tokenizer: Tokenizer) -> T
         reasoning=reasoning,
         reasoning_tokens=reasoning_tokens(choice.token_ids, tokenizer) if reasoning else 0,
         calls=calls,
+        told=tools.named,
     )
 
 

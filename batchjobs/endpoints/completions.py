@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, prompt_logprobs, usage
@@ -23,13 +24,13 @@ from batchjobs.endpoints.openings import opening_of
 from batchjobs.endpoints.parameters import (
     CHOICES,
     COMMON,
-    NEEDS_GRAMMAR,
     TokenLimits,
     check_body,
     read_honoured,
     read_max_tokens,
 )
 from batchjobs.endpoints.samplers import MAX_CHOICES, MAX_TOP_LOGPROBS, SAMPLING, read_sampling
+from batchjobs.endpoints.shapes import RESPONSE_FORMAT, read_shape
 from batchjobs.endpoints.support import Parameter, honoured, refused
 from batchjobs.endpoints.text_logprobs import Echo, text_logprobs
 from batchjobs.errors import InvalidRequestError
@@ -51,7 +52,7 @@ class Completions:
         "best_of": honoured("`n` of so many, by the mean log-probability of their tokens"),
         "echo": honoured("with `logprobs` the prompt's tokens have theirs as well"),
         "suffix": refused("", note="the engine only writes on"),
-        "response_format": refused({"type": "text"}, note=NEEDS_GRAMMAR),
+        "response_format": RESPONSE_FORMAT,
         "add_special_tokens": refused(True),
     }
 
@@ -69,7 +70,7 @@ class Completions:
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]
     ) -> Body:
-        check_answered(completions)
+        check_answered(completions, partial(_grammar_fault, body))
         choices: list[dict[str, Any]] = []
         for completion, echo in zip(completions, _echoes(body, model.tokenizer), strict=False):
             for choice in _best(body, completion):
@@ -93,6 +94,12 @@ class Completions:
         }
 
 
+def _grammar_fault(body: Body, part: str, reason: str) -> InvalidRequestError:
+    shape = read_shape(body, ignore_unknown=True)
+    assert shape is not None
+    return shape.fault(reason)
+
+
 def prompt_seed(seed: int, index: int) -> int:
     """The seed of the prompt at `index` of a line: the line's own for the first, so that a list
     of one prompt is answered as the prompt alone; others apart from it and from each other."""
@@ -112,6 +119,7 @@ def _request(
         least=0,
         param="prompt",
     )
+    shape = read_shape(body, ignore_unknown=model.ignore_unknown)
     logprobs = read_integer(body, "logprobs", 0, MAX_TOP_LOGPROBS)
     sampling = read_sampling(
         body,
@@ -119,6 +127,7 @@ def _request(
         max_tokens=read_max_tokens(body, "max_tokens", limits),
         line=line,
         model=model,
+        grammar=None if shape is None else shape.grammar,
     )
     best_of = _read_best_of(body, sampling.n)
     sampling = replace(

@@ -19,11 +19,10 @@ from batchjobs.endpoints.fields import (
     wrong_type,
 )
 from batchjobs.endpoints.samplers import MAX_CHOICES, MAX_TOP_LOGPROBS, read_sampling
+from batchjobs.endpoints.shapes import SHAPES
 from batchjobs.endpoints.support import Parameter, Support, honoured, no_effect, refused
 from batchjobs.errors import InvalidRequestError
-from executor.request import Request
-
-NEEDS_GRAMMAR = "needs constrained decoding, which this server does not have"
+from executor.request import Grammar, Request
 
 CHOICES: dict[str, Parameter] = {
     "n": honoured(f"1 to {MAX_CHOICES}"),
@@ -34,6 +33,7 @@ CHOICES: dict[str, Parameter] = {
 """What chats and completions share beside; `/v1/responses` has other words for it."""
 
 COMMON: dict[str, Parameter] = {
+    **SHAPES,
     "model": honoured("a name or an alias of the catalogue"),
     "user": no_effect(),
     "metadata": no_effect(),
@@ -61,14 +61,6 @@ COMMON: dict[str, Parameter] = {
     "return_prompt_text": refused(False),
     "return_token_offsets": refused(False),
     "use_beam_search": refused(False),
-    "guided_json": refused(note=NEEDS_GRAMMAR),
-    "guided_regex": refused(note=NEEDS_GRAMMAR),
-    "guided_choice": refused(note=NEEDS_GRAMMAR),
-    "guided_grammar": refused(note=NEEDS_GRAMMAR),
-    "guided_decoding_backend": refused(note=NEEDS_GRAMMAR),
-    "guided_whitespace_pattern": refused(note=NEEDS_GRAMMAR),
-    "structured_outputs": refused(note=NEEDS_GRAMMAR),
-    "structural_tag": refused(note=NEEDS_GRAMMAR),
     "logits_processors": refused(),
     "priority": refused(0, note="a batch has a completion window instead"),
     "cache_salt": refused(),
@@ -157,6 +149,7 @@ def read_request(
     prompt: Sequence[int],
     *,
     logprobs: int | None,
+    grammar: Grammar | None,
     max_tokens_name: str,
     param: str,
     line: LineContext,
@@ -179,6 +172,7 @@ def read_request(
         max_tokens=read_max_tokens(body, max_tokens_name, limits),
         line=line,
         model=model,
+        grammar=grammar,
     )
     return Request(id="0", prompt_token_ids=tuple(prompt), sampling=sampling)
 

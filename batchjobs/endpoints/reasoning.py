@@ -22,8 +22,16 @@ def split_reasoning(text: str, *, is_open: bool) -> tuple[str | None, str]:
 
 def opens_with_reasoning(prompt: list[int], tokenizer: Tokenizer) -> bool:
     """Whether the prompt ends within `<think>`."""
-    tail = b"".join(tokenizer.token_bytes(token) for token in prompt[-_TAIL_TOKENS:])
-    return tail.rstrip().endswith(THINK.encode())
+    return _tail(prompt, tokenizer).endswith(THINK.encode())
+
+
+def has_reasoned(prompt: list[int], tokenizer: Tokenizer) -> bool:
+    """Whether the prompt ends behind `</think>`."""
+    return _tail(prompt, tokenizer).endswith(END_OF_THINK.encode())
+
+
+def _tail(prompt: list[int], tokenizer: Tokenizer) -> bytes:
+    return b"".join(tokenizer.token_bytes(token) for token in prompt[-_TAIL_TOKENS:]).rstrip()
 
 
 def reasoning_tokens(token_ids: tuple[int, ...], tokenizer: Tokenizer) -> int:

@@ -21,7 +21,6 @@ from batchjobs.endpoints.openings import opening_of
 from batchjobs.endpoints.parameters import (
     CACHE_OPTIONS,
     COMMON,
-    NEEDS_GRAMMAR,
     check_body,
     read_honoured,
     read_request,
@@ -29,9 +28,11 @@ from batchjobs.endpoints.parameters import (
 )
 from batchjobs.endpoints.response_input import read_input
 from batchjobs.endpoints.samplers import MAX_TOP_LOGPROBS, SAMPLING
+from batchjobs.endpoints.shapes import Shape, read_format, read_shape, several_shapes
 from batchjobs.endpoints.support import Parameter, honoured, no_effect, refused
 from batchjobs.endpoints.templates import read_effort, read_variables, template_of
-from batchjobs.endpoints.tools import ToolShape, read_tools
+from batchjobs.endpoints.tool_choice import ToolShape
+from batchjobs.endpoints.tools import read_tools
 from executor.request import Choice, Completion, FinishReason, Request
 
 _FUNCTIONS = ToolShape(
@@ -56,13 +57,13 @@ class Responses:
         "max_output_tokens": honoured("without it, an answer may fill the context"),
         "include": honoured(f"`{_LOGPROBS}`; others are refused by name"),
         "top_logprobs": honoured(f"0 to {MAX_TOP_LOGPROBS}, with `{_LOGPROBS}` included"),
-        "text": honoured(f"`format` of type `text`; another {NEEDS_GRAMMAR}"),
+        "text": honoured("`format`, as `response_format` of chats; no `verbosity`"),
         "tools": honoured(
-            "functions without `strict`, for models whose template knows tools;"
-            " refused by name otherwise"
+            "functions, for models whose template knows tools, refused by name otherwise;"
+            " a call of a `strict` one is kept to its schema"
         ),
-        "tool_choice": honoured(f"`none` and `auto`; to demand a call {NEEDS_GRAMMAR}"),
-        "parallel_tool_calls": honoured("`false` keeps the first call"),
+        "tool_choice": honoured("`none`, `auto`, `required`, a function, `allowed_tools`"),
+        "parallel_tool_calls": honoured("`false` allows one call"),
         "reasoning": honoured("`effort`, as `reasoning_effort` of chats; no `summary`"),
         "chat_template_kwargs": honoured("names that the model's template reads"),
         "max_tool_calls": no_effect("it is about built-in tools, of which there are none"),
@@ -86,13 +87,14 @@ class Responses:
     def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
         asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
         refuse_prewarm(asked)
-        _check_text(asked, ignore_unknown=model.ignore_unknown)
         messages = read_input(asked, ignore_unknown=model.ignore_unknown)
-        prompt = _settings(asked, model).render(messages, model.tokenizer, param="input")
+        settings = _settings(asked, model)
+        prompt = settings.render(messages, model.tokenizer, param="input")
         request = read_request(
             asked,
             prompt,
             logprobs=_read_logprobs(asked),
+            grammar=settings.grammar(prompt, model.tokenizer),
             max_tokens_name="max_output_tokens",
             param="input",
             line=line,
@@ -103,10 +105,10 @@ class Responses:
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]
     ) -> Body:
-        check_answered(completions)
+        settings = _settings(body, model)
+        check_answered(completions, settings.grammar_fault)
         (completion,) = completions
         (choice,) = completion.choices
-        settings = _settings(body, model)
         turn = read_turn(choice, settings, model.tokenizer)
         is_cut = choice.finish_reason is FinishReason.LENGTH
         return {
@@ -122,7 +124,7 @@ class Responses:
             "previous_response_id": None,
             "service_tier": "default",
             "store": False,
-            "text": {"format": {"type": "text"}, "verbosity": "medium"},
+            "text": {"format": _format(body) or {"type": "text"}, "verbosity": "medium"},
             "truncation": "disabled",
             "usage": _usage(completion, turn),
             "system_fingerprint": model.fingerprint,
@@ -169,29 +171,33 @@ def _settings(body: Body, model: ModelContext) -> ChatSettings:
     return ChatSettings(
         template=template,
         tools=read_tools(body, _FUNCTIONS, template, ignore_unknown=model.ignore_unknown),
+        shape=_read_shape(body, ignore_unknown=model.ignore_unknown),
         variables=read_variables(body, template, effort=effort, effort_name="reasoning.effort"),
     )
 
 
-def _check_text(body: Body, *, ignore_unknown: bool) -> None:
-    """Only plain text of usual length can be had."""
+def _read_shape(body: Body, *, ignore_unknown: bool) -> Shape | None:
+    """Of `text`, or of vLLM's words; text is of the usual length."""
     text = body.get("text")
-    if text is None:
-        return
-    if not isinstance(text, dict):
-        raise wrong_type("text", "an object", text)
-    check_keys("text", text, ("format", "verbosity"), ignore_unknown=ignore_unknown)
-    verbosity = read_string(text, "verbosity", "text")
-    if verbosity not in (None, "medium"):
-        raise unsupported("text.verbosity", verbosity)
-    form = text.get("format")
-    if form is None:
-        return
-    if not isinstance(form, dict):
-        raise wrong_type("text.format", "an object", form)
-    kind = read_string(form, "type", "text.format")
-    if kind != "text":
-        raise unsupported("text.format", kind)
+    if text is not None:
+        if not isinstance(text, dict):
+            raise wrong_type("text", "an object", text)
+        check_keys("text", text, ("format", "verbosity"), ignore_unknown=ignore_unknown)
+        verbosity = read_string(text, "verbosity", "text")
+        if verbosity not in (None, "medium"):
+            raise unsupported("text.verbosity", verbosity)
+    shape = read_shape(body, ignore_unknown=ignore_unknown)
+    form = _format(body)
+    asked = (
+        None if form is None else read_format("text.format", form, ignore_unknown=ignore_unknown)
+    )
+    if shape is not None and asked is not None:
+        raise several_shapes(shape.param, "text.format")
+    return shape or asked
+
+
+def _format(body: Body) -> Any:
+    return (body.get("text") or {}).get("format")
 
 
 def _read_logprobs(body: Body) -> int | None:

@@ -18,7 +18,7 @@ from batchjobs.endpoints.fields import (
 )
 from batchjobs.endpoints.support import Parameter, honoured
 from batchjobs.errors import InvalidRequestError
-from executor.request import SamplingParams
+from executor.request import Grammar, SamplingParams
 
 MAX_STOP_STRINGS = 16
 MAX_CHOICES = 128
@@ -52,7 +52,13 @@ CATALOGUE_DEFAULTS = (*MODEL_DEFAULTS, "presence_penalty", "frequency_penalty")
 
 
 def read_sampling(
-    body: Body, *, logprobs: int | None, max_tokens: int, line: LineContext, model: ModelContext
+    body: Body,
+    *,
+    logprobs: int | None,
+    max_tokens: int,
+    line: LineContext,
+    model: ModelContext,
+    grammar: Grammar | None = None,
 ) -> SamplingParams:
     """The sampling parameters of a body whose answer may have `max_tokens` tokens.
 
@@ -74,6 +80,7 @@ def read_sampling(
         n=read_integer(body, "n", 1, MAX_CHOICES) or 1,
         logprobs=logprobs,
         prompt_logprobs=read_integer(body, "prompt_logprobs", 0, MAX_TOP_LOGPROBS),
+        grammar=grammar,
     )
 
 

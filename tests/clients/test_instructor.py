@@ -25,9 +25,10 @@ def test_instructor_submits_polls_reads_and_cancels(service_url: str, tmp_path: 
     assert (plain["newest"]["id"], plain["newest"]["status"]) == (plain["id"], "completed")
     assert plain["newest"]["metadata"] == {"suite": "nightly"}
 
-    # Its own lines ask for JSON of a schema, which the server does not do yet and says so.
+    # Its own lines ask for JSON of a schema, and it reads the answers as its model.
     structured = report["structured"]
-    assert structured["status"]["request_counts"] == {"total": 3, "completed": 0, "failed": 3}
-    assert "All 3 batch requests failed" in structured["told"]
+    assert structured["status"]["request_counts"] == {"total": 3, "completed": 3, "failed": 0}
+    assert [result["success"] for result in structured["results"]] == [True] * 3
+    assert all(result["result"]["mood"] in {"good", "bad"} for result in structured["results"])
 
     assert report["cancel"] == {"status": "cancelling", "ended": "cancelled"}

@@ -29,6 +29,7 @@ COMPLETIONS = "/v1/completions"
 RESPONSES = "/v1/responses"
 MESSAGES = [{"role": "user", "content": "Hi"}]
 TOOL = {"type": "function", "function": {"name": "add"}}
+SCHEMA = {"type": "object", "not": {}}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
 IMAGE_INPUT = {"type": "input_image", "image_url": "https://example.org/cat.png"}
 QWEN3 = replace(
@@ -53,6 +54,23 @@ def answered(
 def refused(url: str, body: dict[str, Any]) -> dict[str, Any]:
     with pytest.raises(BatchJobsError) as error:
         ENDPOINTS[url].prepare({"model": "gpt-4o-mini", **body}, LINE, MODEL)
+    return failure_line("request-1", LINE.id, error.value)
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": SCHEMA}}
+
+
+def unusable(
+    url: str, body: dict[str, Any], *, part: str = "", model: ModelContext = MODEL
+) -> dict[str, Any]:
+    """A line whose grammar the engine could not use."""
+    reason = 'Unimplemented keys: ["not"]'
+    failed = Completion(request_id="0", prompt_tokens=7, error=reason, grammar_part=part)
+    request = {"model": "gpt-4o-mini", **body}
+    assert len(ENDPOINTS[url].prepare(request, LINE, model)) == 1
+    with pytest.raises(BatchJobsError) as error:
+        ENDPOINTS[url].respond(request, LINE, model, [failed])
     return failure_line("request-1", LINE.id, error.value)
 
 
@@ -88,9 +106,27 @@ def faults() -> Iterator[tuple[str, dict[str, Any]]]:
         refused(CHAT, {"messages": MESSAGES, "tools": [TOOL], "tool_choice": choice_of}),
     )
     yield (
-        "required_tool",
-        refused(CHAT, {"messages": MESSAGES, "tools": [TOOL], "tool_choice": "required"}),
+        "response_format",
+        refused(CHAT, {"messages": MESSAGES, "response_format": {"type": "xml"}}),
     )
+    yield "schema_name", refused(CHAT, {"messages": MESSAGES, "response_format": named("my event")})
+    yield "bad_schema", unusable(CHAT, {"messages": MESSAGES, "response_format": named("event")})
+    yield (
+        "bad_schema_responses",
+        unusable(
+            RESPONSES,
+            {
+                "input": "Hi",
+                "text": {"format": named("event")["json_schema"] | {"type": "json_schema"}},
+            },
+        ),
+    )
+    strict = {"type": "function", "function": {"name": "add", "strict": True}}
+    yield (
+        "bad_parameters",
+        unusable(CHAT, {"messages": MESSAGES, "tools": [strict]}, part="function0", model=QWEN3),
+    )
+    yield "bad_guided", unusable(COMPLETIONS, {"prompt": "Once", "guided_json": SCHEMA})
     yield "tools_untaught", refused(CHAT, {"messages": MESSAGES, "tools": [TOOL]})
     yield "not_kept", refused(RESPONSES, {"input": "Hi", "previous_response_id": "resp_1"})
 
@@ -123,6 +159,27 @@ def lines() -> Iterator[tuple[str, dict[str, Any]]]:
             {"messages": MESSAGES, "tools": [TOOL]},
             completion(choice(THOUGHT + CALL)),
             model=QWEN3,
+        ),
+    )
+    yield (
+        "chat_named_tool",
+        answered(
+            CHAT,
+            {
+                "messages": MESSAGES,
+                "tools": [TOOL],
+                "tool_choice": {"type": "function", "function": {"name": "add"}},
+            },
+            completion(choice(CALL)),
+            model=QWEN3,
+        ),
+    )
+    yield (
+        "responses_schema",
+        answered(
+            RESPONSES,
+            {"input": "Hi", "text": {"format": {"type": "json_object"}}},
+            completion(choice(b'{"a": 1}')),
         ),
     )
     yield (

@@ -10,6 +10,7 @@ from batchjobs.models import Model
 from batchjobs.worker.engines import LoadedModel
 from executor.engine import Engine
 from executor.fake import ByteTokenizer, HashModel
+from executor.llguidance_grammar import LLGuidance
 from executor.settings import Limits, Scheduling
 from tests.support.scarce_memory import ScarceModel
 
@@ -36,7 +37,8 @@ class FakeEngines:
 
     def load(self, model: Model) -> LoadedModel:
         self.loaded.append(model.name)
-        engine = Engine(self.model(), self.tokenizer, self.limits, self.scheduling)
+        library = LLGuidance(self.tokenizer)
+        engine = Engine(self.model(), self.tokenizer, self.limits, self.scheduling, library=library)
         self.engines.append(engine)
         return LoadedModel(engine=engine, tokenizer=self.tokenizer, fingerprint="fp_fake")
 

@@ -52,5 +52,8 @@ class ByteTokenizer:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
+    def special_token_id(self, name: str) -> int | None:
+        return next((token for token, own in NAMES.items() if own == name.encode()), None)
+
     def token_bytes(self, token_id: int) -> bytes:
         return NAMES.get(token_id) or bytes([token_id])

@@ -4,15 +4,17 @@ import contextlib
 import io
 import json
 import sys
+from typing import Literal
 
 from instructor.batch import BatchProcessor
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 ENDED = {"completed", "failed", "cancelled", "expired"}
 
 
 class Answer(BaseModel):
-    text: str
+    text: str = Field(max_length=20)
+    mood: Literal["good", "bad"]
 
 
 def line(custom_id, **more):
@@ -43,11 +45,8 @@ def structured(processor):
     path = processor.create_batch_from_messages(messages, "asks.jsonl", max_tokens=200)
     batch_id = processor.submit_batch(path)
     status = wait(processor, batch_id)
-    try:
-        told = [type(result).__name__ for result in processor.retrieve_results(batch_id)]
-    except Exception as refused:
-        told = str(refused)
-    return {"status": status, "told": told}
+    results = processor.retrieve_results(batch_id)
+    return {"status": status, "results": [result.model_dump(mode="json") for result in results]}
 
 
 def cancel(processor):

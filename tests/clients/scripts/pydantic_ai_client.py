@@ -5,8 +5,10 @@ import json
 import os
 import sys
 from datetime import timedelta
+from typing import Literal
 
-from pydantic_ai import Agent
+from pydantic import BaseModel, Field
+from pydantic_ai import Agent, NativeOutput, ToolOutput
 from pydantic_ai.capabilities import BatchModelRequests
 from pydantic_ai.direct import model_request_batch
 from pydantic_ai.exceptions import ModelAPIError
@@ -20,6 +22,11 @@ from pydantic_ai.tools import ToolDefinition
 FAST = {"poll_interval": timedelta(seconds=0.2), "max_poll_interval": timedelta(seconds=0.2)}
 TALKATIVE = {"extra_body": {"ignore_eos": True}}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+class City(BaseModel):
+    name: str = Field(max_length=8)
+    size: Literal["big", "small"]
 
 
 def model(name):
@@ -80,8 +87,25 @@ async def agent():
         return [run.output for run in await asyncio.gather(*runs)]
 
 
+async def structured():
+    """Answers that it reads as its own model: JSON of a schema, and a demanded call."""
+    found = {}
+    for name, output in {"native": NativeOutput(City), "tool": ToolOutput(City)}.items():
+        async with BatchModelRequests(
+            max_requests=1, max_wait=timedelta(seconds=5), **FAST
+        ) as batching:
+            asked = Agent(model("tiny"), capabilities=[batching], output_type=output)
+            found[name] = (await asked.run("Hi")).output.model_dump()
+    return found
+
+
 async def main():
-    return {"batch": await batch(), "rejected": await rejected(), "agent": await agent()}
+    return {
+        "batch": await batch(),
+        "rejected": await rejected(),
+        "agent": await agent(),
+        "structured": await structured(),
+    }
 
 
 sys.stdout.write(f"\n{json.dumps(asyncio.run(main()))}\n")

@@ -166,7 +166,6 @@ def test_what_is_off_is_accepted() -> None:
     [
         ("tools", [{"type": "function", "function": {"name": "add"}}]),
         ("functions", [{"name": "add"}]),
-        ("response_format", {"type": "json_object"}),
         ("modalities", ["text", "audio"]),
         ("reasoning_effort", "high"),
         ("web_search_options", {}),

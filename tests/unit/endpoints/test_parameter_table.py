@@ -46,7 +46,7 @@ def test_a_parameter_is_what_its_row_says(url: str, name: str) -> None:
         assert prepare(url, name, _STRANGE) == prepare(url, name, None)
         return
     if parameter.support is Support.HONOURED:
-        assert name in {"model", "prompt_cache_options"} or _is_read(url, name)
+        assert name in {"model", "prompt_cache_options", "guided_json"} or _is_read(url, name)
         return
     assert all(prepare(url, name, off) == prepare(url, name, None) for off in parameter.off)
     with pytest.raises(InvalidRequestError) as refused:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from batchjobs.endpoints.templates import template_of
-from batchjobs.endpoints.tools import ToolShape, ToolUse, read_tools
+from batchjobs.endpoints.tool_choice import ToolShape
+from batchjobs.endpoints.tools import Function, ToolUse, read_tools
 from batchjobs.errors import InvalidRequestError
 from tests.support.tokenizer import ByteTokenizer
 
@@ -31,12 +32,15 @@ def refusal(shape: ToolShape = CHAT, **body: Any) -> InvalidRequestError:
 @pytest.mark.parametrize("choice", [None, "auto"])
 def test_functions_are_for_the_template(choice: str | None) -> None:
     use = read(tools=[TOOL], tool_choice=choice)
-    assert use == ToolUse(definitions=(TOOL,), names=frozenset({"add"}))
+    where = "tools[0].function.parameters"
+    function = Function(name="add", parameters=PARAMETERS, where=where)
+    assert use == ToolUse(definitions=(TOOL,), functions=(function,))
+    assert not use.is_constrained
 
 
 def test_both_ways_to_write_a_function_are_one_to_the_template() -> None:
     flat = {"type": "function", **ADD, "strict": False, "output_schema": {}}
-    assert read(FLAT, tools=[flat]) == read(tools=[TOOL])
+    assert read(FLAT, tools=[flat]).definitions == read(tools=[TOOL]).definitions
 
 
 def test_a_function_needs_no_more_than_a_name() -> None:
@@ -99,11 +103,6 @@ def test_tools_are_refused_where_the_template_knows_none() -> None:
             "invalid_type",
             "tools[0].function.strict",
         ),
-        (
-            [{"type": "function", "function": ADD | {"strict": True}}],
-            "unsupported_parameter",
-            "tools[0].function.strict",
-        ),
     ],
 )
 def test_a_wrong_tool_is_located(tools: object, code: str, param: str) -> None:
@@ -120,16 +119,30 @@ def choice(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name}}
 
 
+def allowed(mode: str, *names: str) -> dict[str, Any]:
+    tools = [choice(name) for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
+TWO = [TOOL, {"type": "function", "function": {"name": "sub"}}]
+
+
 @pytest.mark.parametrize(
     ("tool_choice", "code", "param"),
     [
         (1, "invalid_type", "tool_choice"),
         ("always", "invalid_value", "tool_choice"),
-        ("required", "unsupported_parameter", "tool_choice"),
-        (choice("add"), "unsupported_parameter", "tool_choice"),
         (choice("sub"), "invalid_value", "tool_choice"),
         ({}, "missing_required_parameter", "tool_choice.type"),
-        ({"type": "allowed_tools"}, "unsupported_parameter", "tool_choice.type"),
+        ({"type": "custom"}, "unsupported_parameter", "tool_choice.type"),
+        ({"type": "allowed_tools"}, "missing_required_parameter", "tool_choice.allowed_tools"),
+        (allowed("none"), "invalid_value", "tool_choice.allowed_tools.mode"),
+        (allowed("auto", "sub"), "invalid_value", "tool_choice"),
+        (
+            {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [1]}},
+            "invalid_type",
+            "tool_choice.allowed_tools.tools[0]",
+        ),
         ({"type": "function"}, "missing_required_parameter", "tool_choice.function"),
         ({"type": "function", "function": 1}, "invalid_type", "tool_choice.function"),
         (
@@ -146,11 +159,45 @@ def test_a_choice_that_cannot_be_honoured_is_refused(
     assert (error.code, error.param) == (code, param)
 
 
-def test_a_demanded_call_says_what_is_missing() -> None:
-    assert refusal(tools=[TOOL], tool_choice="required").message == (
-        "Unsupported parameter: 'tool_choice' with the value 'required' needs constrained"
-        " decoding, which this server does not have."
-    )
+@pytest.mark.parametrize(
+    ("tool_choice", "parallel", "named", "names"),
+    [
+        ("required", True, False, {"add", "sub"}),
+        (choice("sub"), False, True, {"sub"}),
+        (allowed("required", "sub"), True, False, {"sub"}),
+    ],
+)
+def test_a_demanded_call_is_of_these_functions(
+    tool_choice: object, parallel: bool, named: bool, names: set[str]
+) -> None:
+    use = read(tools=TWO, tool_choice=tool_choice)
+    assert (use.must_call, use.parallel, use.named) == (True, parallel, named)
+    assert use.names == names
+    assert len(use.definitions) == 2  # the model is shown them all
+
+
+def test_allowed_functions_may_be_called_and_no_others() -> None:
+    use = read(tools=TWO, tool_choice=allowed("auto", "add"))
+    assert (use.names, use.must_call, use.is_constrained) == ({"add"}, False, True)
+    assert read(tools=TWO, tool_choice=allowed("auto")) == ToolUse()
+
+
+def test_allowed_functions_are_written_flat_in_responses() -> None:
+    tool_choice = {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": "function", "name": "add"}],
+    }
+    use = read(FLAT, tools=[{"type": "function", **ADD}], tool_choice=tool_choice)
+    assert (use.names, use.must_call) == ({"add"}, True)
+
+
+def test_a_strict_function_keeps_its_calls_to_its_schema() -> None:
+    strict = {"type": "function", "function": ADD | {"strict": True}}
+    use = read(tools=[strict])
+    assert use.is_constrained
+    assert [one.strict for one in use.functions] == [True]
+    assert "strict" not in use.definitions[0]["function"]
 
 
 @pytest.mark.parametrize("shape", [CHAT, FLAT])
