@@ -239,7 +239,7 @@ class _Walk:
     sources: Sequence[_Source]
     rest: Cursor | None = field(default=None, init=False)
     """Where it would go on; None at the end."""
-    _left: int = field(default=PAGE_BYTES, init=False)
+    _left: int = field(default_factory=lambda: PAGE_BYTES, init=False)
 
     def results(self) -> Iterator[tuple[Shown, Cursor]]:
         """Each result, and where the next one begins."""
@@ -262,8 +262,11 @@ class _Walk:
 
     def _of(self, source: _Source) -> Iterator[tuple[Shown, Cursor]]:
         size = self.store.size(source.key)
-        with self.store.open(source.key, start=source.start) as stream:
-            for line in read_lines(stream, LONGEST_LINE_BYTES, start=source.start):
+        before = max(0, source.start - 1)
+        with self.store.open(source.key, start=before) as stream:
+            # Anybody can write a cursor: what does not begin a line is the end of one.
+            start = before + len(stream.readline(LONGEST_LINE_BYTES)) if source.start else 0
+            for line in read_lines(stream, LONGEST_LINE_BYTES, start=start):
                 self._left -= line.end - line.start
                 behind = Cursor(source=source.number, offset=line.end)
                 record = None if line.data is None else orjson.loads(line.data)

@@ -119,7 +119,10 @@ def count(session: Session, tenant: str | None = None) -> dict[JobState, int]:
     query = select(Job.status, func.count()).group_by(Job.status)
     if tenant is not None:
         query = query.where(Job.tenant == tenant)
-    return dict(session.execute(query).tuples().all())
+    numbers: dict[JobState, int] = {}
+    for status, number in session.execute(query):
+        numbers[status] = number
+    return numbers
 
 
 def _select(wanted: Wanted) -> Select[Job, str | None]:

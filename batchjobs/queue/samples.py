@@ -20,6 +20,8 @@ MINUTES = 60
 """How far back samples are kept."""
 SECONDS_PER_MINUTE = 60
 MAX_MODEL_CHARS = 255
+MIN_SECONDS = 10.0
+"""In less, not every worker has reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +32,13 @@ class History:
     seconds_into_last: float
     tokens: Mapping[str, tuple[int, ...]]
 
-    def rates(self, model: str) -> list[float]:
-        """Tokens a second in each of the minutes."""
+    def rates(self, model: str) -> list[float | None]:
+        """Tokens a second in each of the minutes; None of the last while it is too young."""
         *whole, last = self.tokens[model]
-        return [count / SECONDS_PER_MINUTE for count in whole] + [
-            last / max(1.0, self.seconds_into_last)
+        so_far = self.seconds_into_last
+        return [
+            *(count / SECONDS_PER_MINUTE for count in whole),
+            last / so_far if so_far >= MIN_SECONDS else None,
         ]
 
 

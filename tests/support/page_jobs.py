@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import insert
+from sqlalchemy.orm import Session
 
 from batchjobs.deployment import Deployment
 from batchjobs.errors import BatchJobsError, InvalidRequestError
@@ -37,7 +38,7 @@ from tests.support.jobs import (
 
 MODELS = ("smollm2-1.7b-instruct", "qwen3-8b")
 UNSERVED = "llama-3.3-70b-instruct"
-LONG_NAME = f"customer-feedback-2026-01-classified-{'-'.join(["by-topic-and-sentiment"] * 3)}-v14-final.jsonl"
+LONG_NAME = f"customer-feedback-2026-01-classified-{'by-topic-and-sentiment-' * 3}v14-final.jsonl"
 ANSWERS = (
     "The invoice total is 1,284.50 EUR, due on 14 February.",
     "B",
@@ -75,11 +76,10 @@ def populate(deployment: Deployment) -> dict[str, str]:
     past.advance(timedelta(minutes=3))
     made["cancelled"] = _unfinished(deployment, "wrong-prompt.jsonl", JobState.CANCELLED)
     made["waiting"] = _running(deployment, "weekly-report.jsonl", 500, (), model=UNSERVED)
-    work_for_an_hour(deployment)
     made["at_risk"] = _running(
-        deployment, "product-descriptions.jsonl", 900, (1,), model=MODELS[1], hours=1
+        deployment, "product-descriptions.jsonl", 900, (1,), model=MODELS[1], hours=2
     )
-    past.advance(timedelta(minutes=55))
+    work_for_an_hour(deployment)
     made["running"] = _running(deployment, "arc-easy-nightly.jsonl", 240, (1, 2, 3), failed=4)
     past.advance(timedelta(seconds=70))
     made["validating"] = create_job(deployment, "file-on-its-way", metadata={"run": "2026-01-02"})
@@ -130,8 +130,9 @@ def answer_more(deployment: Deployment, job_id: str, *, failed: int = 0) -> None
 
 def keep_working(deployment: Deployment) -> None:
     """The workers report, now."""
-    for number, condition in enumerate(_CONDITIONS):
-        _report(deployment, number, condition, tokens=0)
+    with deployment.database.write() as session:
+        for number in range(len(_CONDITIONS)):
+            _report(session, deployment, number)
 
 
 _CONDITIONS = (
@@ -151,24 +152,24 @@ _CONDITIONS = (
 
 def work_for_an_hour(deployment: Deployment) -> None:
     """The workers were at it, now more, now less; the clock goes on by an hour."""
-    for minute in range(60):
-        for number, condition in enumerate(_CONDITIONS[:2]):
-            rest = number == 0 and 20 < minute < 27
-            speed = (condition.tokens_per_second or 0) * (1 + 0.12 * ((minute * 7) % 5 - 2))
-            _report(deployment, number, condition, tokens=0 if rest else int(60 * speed))
-        clock_of(deployment).advance(timedelta(minutes=1))
+    with deployment.database.write() as session:
+        for minute in range(60):
+            for number, condition in enumerate(_CONDITIONS[:2]):
+                rests = number == 0 and 20 < minute < 27
+                speed = (condition.tokens_per_second or 0) * (1 + 0.12 * ((minute * 7) % 5 - 2))
+                _report(session, deployment, number, tokens=0 if rests else int(60 * speed))
+            clock_of(deployment).advance(timedelta(minutes=1))
 
 
-def _report(deployment: Deployment, number: int, condition: Condition, *, tokens: int) -> None:
+def _report(session: Session, deployment: Deployment, number: int, *, tokens: int = 0) -> None:
     identity = Identity(
         id=f"worker-{number}",
         host=("gpu-node-a", "gpu-node-b.rack-12.example.internal", "gpu-node-c")[number],
         pid=4100 + number,
-        models=None if number == 0 else MODELS,
+        models=MODELS[:1] if number == 0 else MODELS,
         job_id=None,
     )
-    with deployment.database.write() as session:
-        workers.report(session, deployment.clock, identity, condition, tokens=tokens)
+    workers.report(session, deployment.clock, identity, _CONDITIONS[number], tokens=tokens)
 
 
 def _requests(count: int, model: str) -> list[dict[str, Any]]:

@@ -11,17 +11,18 @@ from starlette.responses import Response
 from batchjobs import browse
 from batchjobs.api.page.kept_reasons import KeptReasons
 from batchjobs.api.page.rows import NO_AHEAD, JobRow
+from batchjobs.api.page.search import read_search
 from batchjobs.api.page.views import PageRoute, render
 from batchjobs.api.page.visitor import Visiting
 from batchjobs.api.requests import Service
-from batchjobs.browse import Cursor, Query, Reasons
+from batchjobs.browse import Cursor, Query, Reasons, Shown
 from batchjobs.deployment import Deployment
 from batchjobs.errors import NotFoundError, ObjectMissingError
 from batchjobs.queue import jobs, listing
 from batchjobs.states import TERMINAL
 
 PAGE_RESULTS = 25
-MAX_SEARCH_CHARS = 200
+PREVIEW = 3
 
 _DELETED = "The file with these lines has been deleted."
 _JUST_ENDED = "The job has just ended; look again in a moment."
@@ -59,11 +60,21 @@ def reasons_of(kept: KeptReasons, row: JobRow) -> Reasons | None:
         return None
 
 
+def first_answers(deployment: Deployment, row: JobRow) -> tuple[Shown, ...]:
+    """A few, to see what kind of answers come; none while there are none, or they are gone."""
+    if not row.tally.completed:
+        return ()
+    try:
+        return browse.page(deployment, row.job, Query(failed=False), limit=PREVIEW).results
+    except (NotFoundError, ObjectMissingError):
+        return ()
+
+
 def _results(
     deployment: Deployment, tenant: str, request: Request, job_id: str, *, failed: bool
 ) -> Response:
     asked = request.query_params
-    search = asked.get("q", "").strip()[:MAX_SEARCH_CHARS]
+    search = read_search(asked)
     code = (asked.get("code") or None) if failed else None
     with deployment.database.read() as session:
         job = jobs.get(session, job_id, tenant=tenant)

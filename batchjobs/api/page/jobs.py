@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from batchjobs.api.files import answer_content
 from batchjobs.api.page import job_results
 from batchjobs.api.page.rows import NO_AHEAD, Ahead, JobRow
+from batchjobs.api.page.search import read_search
 from batchjobs.api.page.section import Section
 from batchjobs.api.page.views import PageRoute, render, see_other
 from batchjobs.api.page.visitor import Visiting
@@ -25,7 +26,6 @@ from batchjobs.retry import retry
 from batchjobs.states import TERMINAL, JobState
 
 PAGE_JOBS = 50
-MAX_SEARCH_CHARS = 200
 SHOWN_PROBLEMS = 50
 
 FILTERS: dict[str, tuple[JobState, ...]] = {
@@ -50,7 +50,7 @@ def index(
     query = request.query_params
     state = query.get("status", "")
     state = state if state in FILTERS else "all"
-    search = query.get("q", "").strip()[:MAX_SEARCH_CHARS]
+    search = read_search(query)
     ahead = Ahead.of(forecast)
     with deployment.database.read() as session:
         wanted = Wanted(tenant=visitor.tenant, states=FILTERS[state], words=search.split())
@@ -102,6 +102,7 @@ def show(
         problems=problems[:SHOWN_PROBLEMS],
         problem_count=len(problems),
         reasons=job_results.reasons_of(kept, row),
+        preview=job_results.first_answers(deployment, row),
     )
 
 

@@ -15,7 +15,6 @@ from urllib.parse import quote
 from fastapi import Request
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.datastructures import MutableHeaders
 from starlette.responses import RedirectResponse, Response
 
 from batchjobs import __version__
@@ -69,9 +68,8 @@ class PageRoute(APIRoute):
                 response = render(
                     request, "error.html", status_code=told.status_code, message=told.message
                 )
-            headers = MutableHeaders(scope={"type": "http", "headers": response.raw_headers})
             for name, value in _HEADERS.items():
-                headers.setdefault(name, value)
+                response.headers.setdefault(name, value)
             return response
 
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -28,7 +29,7 @@ class Chart:
     """Tokens a second by model, minute by minute; `minutes` are their beginnings."""
 
     minutes: tuple[datetime, ...]
-    rates: dict[str, tuple[float, ...]]
+    rates: dict[str, tuple[float | None, ...]]
 
     @classmethod
     def of(cls, history: History) -> Chart:
@@ -37,7 +38,7 @@ class Chart:
         rates = {model: tuple(history.rates(model)) for model in shown}
         if rest:
             each = [history.rates(model) for model in rest]
-            rates[OTHERS] = tuple(map(sum, zip(*each, strict=True)))
+            rates[OTHERS] = tuple(map(_sum, zip(*each, strict=True)))
         first = history.first_minute
         return cls(
             minutes=tuple(
@@ -50,7 +51,8 @@ class Chart:
     @property
     def peak(self) -> float:
         """The highest rate of all models together in any minute."""
-        return max(map(sum, zip(*self.rates.values(), strict=True)), default=0.0)
+        totals = map(_sum, zip(*self.rates.values(), strict=True))
+        return max((total for total in totals if total is not None), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,11 @@ class Totals:
             waiting=sum(worker.waiting for worker in found),
             rate=sum(worker.tokens_per_second or 0.0 for worker in found if is_busy(worker)),
         )
+
+
+def _sum(rates: Sequence[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if len(known) == len(rates) else None
 
 
 def is_busy(worker: Worker) -> bool:

@@ -2,31 +2,35 @@
 "use strict";
 
 (() => {
-  const SOFT = "--soft";
+  const HEIGHT = 224;
+  const FEW = 3; // lines, under which a wash does not hide the others
   let chart = null;
   let drawn = "";
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+  const number = (cell) => (cell.dataset.value === "" ? null : Number(cell.dataset.value));
+
   const read = (table) => {
     const models = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent);
     const rows = [...table.tBodies[0].rows];
     const minutes = rows.map((row) => Number(row.cells[0].dataset.at));
-    const rates = models.map((_, model) => rows.map((row) => Number(row.cells[model + 1].dataset.value)));
+    const rates = models.map((_, model) => rows.map((row) => number(row.cells[model + 1])));
     return { models, data: [minutes, ...rates] };
   };
 
   const axis = (options) => ({
-    stroke: colour(SOFT),
+    stroke: colour("--soft"),
     font: "12px system-ui, sans-serif",
     grid: { stroke: colour("--line"), width: 1 },
     ticks: { show: false },
     ...options,
   });
 
-  const series = (label, number) => ({
+  const series = (label, number, all) => ({
     label,
     stroke: colour(`--c${Math.min(number + 1, 7)}`),
+    fill: all.length < FEW ? `${colour(`--c${number + 1}`)}1c` : undefined,
     width: 1.5,
     points: { show: false },
     value: (_, rate) => (rate === null ? "–" : `${Math.round(rate).toLocaleString("en")} tok/s`),
@@ -34,7 +38,7 @@
 
   const options = (holder, models) => ({
     width: holder.clientWidth,
-    height: holder.clientHeight - 28,
+    height: HEIGHT,
     cursor: { y: false, points: { size: 6 } },
     scales: { y: { range: (_, least, most) => [0, Math.max(1, most * 1.1)] } },
     axes: [
@@ -63,8 +67,8 @@
   };
 
   const sizes = new ResizeObserver(([entry]) => {
-    const { width, height } = entry.contentRect;
-    if (chart && width > 0) chart.setSize({ width, height: height - 28 });
+    const { width } = entry.contentRect;
+    if (chart && width > 0) chart.setSize({ width, height: HEIGHT });
   });
 
   document.addEventListener("htmx:after:swap", () => draw(false));
