@@ -36,6 +36,8 @@ from tests.support.jobs import (
     start_job,
 )
 
+OWNER = "worker-0"
+"""Who answers the lines of running jobs."""
 MODELS = ("smollm2-1.7b-instruct", "qwen3-8b")
 UNSERVED = "llama-3.3-70b-instruct"
 LONG_NAME = f"customer-feedback-2026-01-classified-{'by-topic-and-sentiment-' * 3}v14-final.jsonl"
@@ -124,7 +126,7 @@ def add_thousands(deployment: Deployment, count: int, *, tenant: str = DEFAULT_T
 
 def answer_more(deployment: Deployment, job_id: str, *, failed: int = 0) -> None:
     """One shard more of a running job is answered."""
-    held = must_claim(deployment, job_id=job_id, owner="worker-0")
+    held = must_claim(deployment, job_id=job_id, owner=OWNER)
     _answer(deployment, held, failed=failed)
 
 

@@ -100,4 +100,5 @@
   });
 
   tellTimes();
+  lookAgain();
 })();
