@@ -314,8 +314,22 @@ class Worker(Base):
     running: Mapped[int] = mapped_column(default=0)
     """Sequences in the last step."""
     waiting: Mapped[int] = mapped_column(default=0)
+    kv_cache_usage: Mapped[float] = mapped_column(default=0.0, server_default="0")
+    """Share of the KV cache in use, 0 to 1."""
     started_at: Mapped[datetime]
     seen_at: Mapped[datetime]
+
+
+class Sample(Base):
+    """How many tokens a worker computed of a model within a minute. Kept for an hour."""
+
+    __tablename__ = "samples"
+
+    minute: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """Since the epoch, in whole minutes."""
+    worker_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    model: Mapped[str] = mapped_column(String(255), primary_key=True)
+    tokens: Mapped[int] = mapped_column(BigInteger)
 
 
 class ApiKey(Base):
@@ -333,3 +347,13 @@ class ApiKey(Base):
     revoked_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     """Coarse: a use is noted at most once an hour."""
+
+
+class SignIn(Base):
+    """A browser that the holder of an API key has let in. Its secret is nowhere, only a digest."""
+
+    __tablename__ = "sign_ins"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
+    expires_at: Mapped[datetime] = mapped_column(index=True)

@@ -49,3 +49,24 @@ prepare_environment() {
   wanted_stamp >.venv/.installed-base
   [[ $extras == base ]] || wanted_stamp >".venv/.installed-$extras"
 }
+
+# prepare_browser: Chromium, for the tests of the page; without it they are skipped.
+prepare_browser() {
+  local program
+  for program in "${BATCHJOBS_TEST_CHROMIUM:-}" chromium chromium-browser google-chrome; do
+    if [[ -n $program ]] && command -v "$program" >/dev/null; then
+      return
+    fi
+  done
+  if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
+    echo "There is no Chromium: the tests of the page in a browser are skipped." \
+      "Install one to run them (Debian: apt-get install chromium)." >&2
+    return
+  fi
+  echo "Installing Chromium for the tests of the page …"
+  if ! { apt-get update -qq &&
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+    >/dev/null 2>&1; then
+    echo "Chromium could not be installed: the tests of the page in a browser are skipped." >&2
+  fi
+}

@@ -19,6 +19,7 @@ hypothesis.settings.register_profile("dependable", derandomize=True, deadline=No
 hypothesis.settings.load_profile("dependable")
 
 pytest_plugins = [
+    "tests.support.browser",
     "tests.support.model",
     "tests.support.servers.s3",
     "tests.support.servers.postgres",

@@ -13,16 +13,18 @@ Keys are looked up at every request, so that a revoked one is refused at once.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated
 
 from fastapi import Depends, Request
+from sqlalchemy.orm import Session
 
 from batchjobs import api_keys
 from batchjobs.api.requests import Service
 from batchjobs.deployment import Deployment
 from batchjobs.errors import AuthenticationError, DatabaseError
-from batchjobs.models import DEFAULT_TENANT
+from batchjobs.models import DEFAULT_TENANT, ApiKey
 
 _HINT = "Keys are created on the server: `batchjobs keys create NAME`."
 
@@ -38,7 +40,7 @@ def read_tenant(request: Request, deployment: Service) -> str:
             "You didn't provide an API key. You need to provide your API key in an Authorization"
             f" header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY). {_HINT}"
         )
-    tenant = _tenant_of(deployment, secret)
+    tenant = tenant_of(deployment, lambda session: api_keys.find(session, secret))
     if tenant is None:
         raise AuthenticationError(
             f"Incorrect API key provided: {api_keys.mask(secret)}. {_HINT}",
@@ -67,10 +69,11 @@ def check_metrics_token(request: Request, deployment: Service) -> None:
 Tenant = Annotated[str, Depends(read_tenant)]
 
 
-def _tenant_of(deployment: Deployment, secret: str) -> str | None:
+def tenant_of(deployment: Deployment, find: Callable[[Session], ApiKey | None]) -> str | None:
+    """The tenant of the key that is found, whose use is noted; None without one."""
     clock = deployment.clock
     with deployment.database.read() as session:
-        key = api_keys.find(session, secret)
+        key = find(session)
         if key is None:
             return None
         is_news = api_keys.is_use_news(session, clock, key)

@@ -10,6 +10,9 @@ from fastapi import Depends, FastAPI
 
 from batchjobs import __version__
 from batchjobs.api import access, batches, failures, files, health, metrics, models
+from batchjobs.api.page import assets, sign_in
+from batchjobs.api.page.kept_reasons import KeptReasons
+from batchjobs.api.page.sections import SECTIONS
 from batchjobs.api.request_ids import RequestIds
 from batchjobs.api.traffic import Traffic
 from batchjobs.caretaker import Caretaker
@@ -44,4 +47,8 @@ def create_app(deployment: Deployment, *, require_keys: bool = False) -> FastAPI
         app.include_router(room.router, dependencies=[Depends(access.read_tenant)])
     app.include_router(metrics.router, dependencies=[Depends(access.check_metrics_token)])
     app.include_router(health.router)
+    app.state.sections = SECTIONS
+    app.state.kept_reasons = KeptReasons(deployment)
+    for page in (sign_in.router, assets.router, *(section.router for section in SECTIONS)):
+        app.include_router(page)
     return app

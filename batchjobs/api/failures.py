@@ -36,9 +36,15 @@ def install(app: FastAPI) -> None:
 
 
 async def _answer(request: Request, error: Exception) -> Response:
+    told = tell(request, error)
+    headers = _CHALLENGE if isinstance(told, AuthenticationError) else None
+    return json_answer(told.wire(), status_code=told.status_code, headers=headers)
+
+
+def tell(request: Request, error: Exception) -> BatchJobsError:
+    """What the caller is told of it; what is wrong here goes to the log."""
     if isinstance(error, BatchJobsError) and error.status_code < _SERVER_ERRORS:
-        headers = _CHALLENGE if isinstance(error, AuthenticationError) else None
-        return json_answer(error.wire(), status_code=error.status_code, headers=headers)
+        return error
     request_id = getattr(request.state, "request_id", "unknown")
     logger.error(
         "%s %s failed",
@@ -47,10 +53,9 @@ async def _answer(request: Request, error: Exception) -> Response:
         exc_info=error,
         extra={"request_id": request_id},
     )
-    told = BatchJobsError(
+    return BatchJobsError(
         f"The server had an error while processing your request (request id {request_id})."
     )
-    return json_answer(told.wire(), status_code=_SERVER_ERRORS)
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:

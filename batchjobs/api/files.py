@@ -79,7 +79,11 @@ def delete(deployment: Service, tenant: Tenant, file_id: str) -> Response:
 
 @router.get("/{file_id}/content")
 def content(deployment: Service, tenant: Tenant, request: Request, file_id: str) -> Response:
-    file = _find(deployment, tenant, file_id)
+    return answer_content(deployment, request, _find(deployment, tenant, file_id))
+
+
+def answer_content(deployment: Deployment, request: Request, file: File) -> Response:
+    """The file as a download, or the range of it that is asked for."""
     tag = entity_tag(file.sha256)
     headers = {"etag": tag, "accept-ranges": "bytes"}
     if is_known(tag, request.headers.get("if-none-match")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -30,6 +30,8 @@ class Backlog:
     jobs: tuple[OpenJob, ...]
     workers: tuple[LiveWorker, ...]
     now: datetime
+    done_tokens: Mapping[str, int]
+    """Of all open jobs: prompt and completion tokens of the lines answered so far."""
 
 
 def take(session: Session, clock: Clock, *, lease_seconds: float) -> Backlog:
@@ -54,7 +56,18 @@ def take(session: Session, clock: Clock, *, lease_seconds: float) -> Backlog:
         jobs=tuple(jobs.values()),
         workers=tuple(_live_workers(session, clock, lease_seconds)),
         now=clock.now(session),
+        done_tokens=_done_tokens(jobs, done),
     )
+
+
+def _done_tokens(
+    jobs: Mapping[str, OpenJob], done: Mapping[tuple[str, str], Tally]
+) -> dict[str, int]:
+    tokens = dict.fromkeys(jobs, 0)
+    for (job_id, _), tally in done.items():
+        if job_id in tokens:
+            tokens[job_id] += tally.prompt_tokens + tally.completion_tokens
+    return tokens
 
 
 def _shares() -> Select[str, datetime, datetime, int, int, str, int]:

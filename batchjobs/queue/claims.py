@@ -197,6 +197,20 @@ def shards(session: Session, job_id: str) -> list[ShardFacts]:
     ]
 
 
+def parts_from(
+    session: Session, job_id: str, *, first: int, limit: int, failed: bool
+) -> Sequence[Part]:
+    """At most `limit` parts of a job in the order they were committed, from id `first` on, that
+    have lines which failed, or which did not."""
+    lines = Part.failed_lines if failed else Part.completed_lines
+    return session.scalars(
+        select(Part)
+        .where(Part.job_id == job_id, Part.id >= first, lines > 0)
+        .order_by(Part.id)
+        .limit(limit)
+    ).all()
+
+
 def committed_parts(session: Session, shard_id: int) -> Sequence[Part]:
     """The parts that count, oldest first, whoever wrote them."""
     return session.scalars(

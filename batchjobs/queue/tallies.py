@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 
 from sqlalchemy import func, select
@@ -44,19 +44,31 @@ SUMS = (
 
 def tally(session: Session, job: Job) -> Tally:
     """Sums over the committed parts, or the final numbers of a published job."""
-    if job.completed_lines is not None:
-        return Tally(
-            completed=job.completed_lines,
-            failed=job.failed_lines or 0,
-            prompt_tokens=job.prompt_tokens or 0,
-            cached_tokens=job.cached_tokens or 0,
-            completion_tokens=job.completion_tokens or 0,
-            input_bytes=job.total_bytes,
+    return tallies(session, [job])[job.id]
+
+
+def tallies(session: Session, jobs: Collection[Job]) -> dict[str, Tally]:
+    """The same of several jobs, by their ids."""
+    found = {job.id: _final(job) for job in jobs}
+    running = [job.id for job in jobs if job.completed_lines is None]
+    if running:
+        rows = session.execute(
+            select(Part.job_id, *SUMS).where(Part.job_id.in_(running)).group_by(Part.job_id)
         )
-    sums = session.execute(
-        select(*(func.coalesce(column, 0) for column in SUMS)).where(Part.job_id == job.id)
-    ).one()
-    return summed(sums)
+        found.update((job_id, summed(sums)) for job_id, *sums in rows)
+    return found
+
+
+def _final(job: Job) -> Tally:
+    """All zeros while the job is not published."""
+    return Tally(
+        completed=job.completed_lines or 0,
+        failed=job.failed_lines or 0,
+        prompt_tokens=job.prompt_tokens or 0,
+        cached_tokens=job.cached_tokens or 0,
+        completion_tokens=job.completion_tokens or 0,
+        input_bytes=0 if job.completed_lines is None else job.total_bytes,
+    )
 
 
 def summed(sums: Sequence[int]) -> Tally:

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from batchjobs.clock import Clock
 from batchjobs.models import Worker
+from batchjobs.queue import samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +37,26 @@ class Condition:
     tokens_per_second: float | None = None
     running: int = 0
     waiting: int = 0
+    kv_cache_usage: float = 0.0
 
 
-def report(session: Session, clock: Clock, identity: Identity, condition: Condition) -> None:
-    """The worker lives, and this is how it is; also says so of one that was taken for dead."""
+def report(
+    session: Session,
+    clock: Clock,
+    identity: Identity,
+    condition: Condition,
+    *,
+    tokens: int = 0,
+) -> None:
+    """The worker lives, and this is how it is; also says so of one that was taken for dead.
+
+    `tokens` are those that it computed of its loaded model since the last report.
+    """
     now = clock.now(session)
+    if condition.loaded_model is not None:
+        samples.add(
+            session, now, worker_id=identity.id, model=condition.loaded_model, tokens=tokens
+        )
     seen = session.scalars(
         update(Worker)
         .where(Worker.id == identity.id)

@@ -57,6 +57,7 @@ class Registration:
         self._thread = threading.Thread(target=self._run, name="registration", daemon=True)
         self._engine: tuple[str, EngineMetrics] | None = None
         self._rate = RateMeter()
+        self._told_tokens = 0
 
     @property
     def id(self) -> str:
@@ -72,6 +73,7 @@ class Registration:
             took = time.monotonic() - began
             logger.info("Model loaded in %.1f s", took, extra={"model": model.name})
             self._engine, self._rate = engine, RateMeter()
+            self._told_tokens = engine[1].covered_tokens_total
             self._news.set()
         return loaded
 
@@ -127,14 +129,23 @@ class Registration:
             tokens_per_second=rate.per_second,
             running=running,
             waiting=waiting,
+            kv_cache_usage=metrics.kv_cache_usage_perc,
         )
 
     def _report(self, condition: Condition) -> None:
+        engine, told = self._engine, self._told_tokens
+        covered = told if engine is None else engine[1].covered_tokens_total
         self._deployment.database.transact(
             lambda session: workers.report(
-                session, self._deployment.clock, self._identity, condition
+                session,
+                self._deployment.clock,
+                self._identity,
+                condition,
+                tokens=covered - told,
             )
         )
+        if engine is self._engine:
+            self._told_tokens = max(told, covered)
 
 
 def _is_news(condition: Condition, reported: Condition) -> bool:

@@ -20,7 +20,7 @@ from batchjobs.errors import InvalidRequestError
 from batchjobs.files import add_file, get_file, open_file
 from batchjobs.ids import line_digest
 from batchjobs.jsonl import dump_line, parse_object, read_lines
-from batchjobs.models import File, Job
+from batchjobs.models import DEFAULT_TENANT, File, Job
 from batchjobs.queue import claims, jobs
 from batchjobs.queue.claims import Claim, PartFacts
 from batchjobs.settings import Settings
@@ -50,9 +50,16 @@ def request_line(custom_id: str, *, model: str = MODEL) -> dict[str, Any]:
     return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": body}
 
 
-def add_input(deployment: Deployment, requests: Iterable[Mapping[str, Any]]) -> File:
+def add_input(
+    deployment: Deployment,
+    requests: Iterable[Mapping[str, Any]],
+    *,
+    filename: str = "input.jsonl",
+    tenant: str = DEFAULT_TENANT,
+) -> File:
     data = "".join(json.dumps(request) + "\n" for request in requests).encode()
-    return add_file(deployment, io.BytesIO(data), filename="input.jsonl", purpose="batch")
+    stream = io.BytesIO(data)
+    return add_file(deployment, stream, filename=filename, purpose="batch", tenant=tenant)
 
 
 def create_job(deployment: Deployment, input_file_id: str = "file-none", **options: Any) -> str:
@@ -66,10 +73,12 @@ def start_job(
     requests: Sequence[Mapping[str, Any]],
     *,
     shard_max_lines: int = 2,
+    filename: str = "input.jsonl",
     **options: Any,
 ) -> str:
     """A job in progress whose models' names are those of the catalogue."""
-    file = add_input(deployment, requests)
+    tenant = options.get("tenant", DEFAULT_TENANT)
+    file = add_input(deployment, requests, filename=filename, tenant=tenant)
     cutter = ShardCutter(max_lines=shard_max_lines, max_bytes=1 << 20)
     names: dict[str, str] = {}
     with open_file(deployment.store, file) as stream:

@@ -24,9 +24,9 @@ WAYS = ("embedded", "server")
 
 
 @contextmanager
-def serving(deployment: Deployment) -> Iterator[str]:
+def serving(deployment: Deployment, *, require_keys: bool = False) -> Iterator[str]:
     """The URL of the API, its caretaker included, until the end of the context."""
-    app = create_app(deployment)
+    app = create_app(deployment, require_keys=require_keys)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -11,7 +11,7 @@ from batchjobs.clock import DatabaseClock
 from batchjobs.deployment import Deployment
 from batchjobs.errors import DatabaseError, Interrupted
 from batchjobs.models import Model, Worker
-from batchjobs.queue import claims, workers
+from batchjobs.queue import claims, samples, workers
 from batchjobs.worker.progress import Progress
 from batchjobs.worker.registration import Registration
 from batchjobs.worker.runner import run_jobs, work_on
@@ -68,6 +68,28 @@ def test_model_and_measured_speed_are_reported(deployment: Deployment) -> None:
         assert (known.running, known.waiting) == (2, 1)
         assert known.tokens_per_second is not None
         assert known.tokens_per_second > 0
+
+
+def test_tokens_are_counted_for_the_model_that_computed_them(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batchjobs.worker.registration.REPORT_SECONDS", SAMPLE_SECONDS)
+
+    def counted() -> dict[str, int]:
+        with deployment.database.read() as session:
+            tokens = samples.history(session, deployment.clock).tokens
+        return {model: sum(minutes) for model, minutes in tokens.items()}
+
+    with Registration(deployment) as me:
+        metrics = me.load(FakeEngines(), tiny(deployment)).engine.metrics
+        for _ in range(2):
+            metrics.observe_step(running=2, waiting=1, slots=2, kv_usage=0.25, tokens=100)
+            done = metrics.covered_tokens_total
+            wait_until(lambda done=done: counted() == {MODEL: done})  # type: ignore[misc]
+        wait_until(lambda: live(deployment)[0].kv_cache_usage == 0.25)
+        metrics = me.load(FakeEngines(), tiny(deployment)).engine.metrics
+        metrics.observe_step(running=1, waiting=0, slots=1, kv_usage=0.5, tokens=50)
+        wait_until(lambda: counted() == {MODEL: 250})
 
 
 def test_worker_reports_while_nothing_changes(

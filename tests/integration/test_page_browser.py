@@ -1,0 +1,284 @@
+"""The page in a real browser, as people of every kind look at it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from batchjobs.api.page.visitor import COOKIE
+from batchjobs.deployment import Deployment
+from batchjobs.states import JobState
+from batchjobs.worker.presence import present
+from tests.support.api import new_secret
+from tests.support.browser import FORMS, Form, looking, take_picture
+from tests.support.jobs import create_job, load_job, open_deployment
+from tests.support.page_jobs import OWNER, add_thousands, answer_more, populate
+from tests.support.served import serving
+
+REFRESH_MS = 3000
+KINDS = ("jobs", "jobs-empty", "workers", "sign-in", "job-failures", "answers", "cancel")
+MAX_SHIFT = 0.02
+"""Of what is in sight, by the browser's own measure; 0.1 is what people begin to notice."""
+_SHIFTS = """() => {
+    window.shifted = 0;
+    new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) window.shifted += entry.value;
+    }).observe({ type: "layout-shift" });
+    window.isTheSamePage = true;
+}"""
+_COLOURS_OF_CHART = """() => {
+    const canvas = document.querySelector("#chart canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const seen = new Set();
+    for (let at = 0; at < data.length; at += 4) seen.add(data.slice(at, at + 4).join());
+    return seen.size;
+}"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """A deployment in the middle of a night; `jobs` are its jobs by kind."""
+
+    deployment: Deployment
+    url: str
+    closed_url: str
+    empty_url: str
+    jobs: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
+    with ExitStack() as stack:
+        deployment = stack.enter_context(
+            open_deployment(tmp_path_factory.mktemp("night"), poll_seconds=0.05)
+        )
+        empty = stack.enter_context(open_deployment(tmp_path_factory.mktemp("empty")))
+        stack.enter_context(present(deployment.settings.workers_dir, OWNER))
+        jobs = populate(deployment)
+        add_thousands(deployment, 200)
+        yield Night(
+            deployment=deployment,
+            url=stack.enter_context(serving(deployment)),
+            closed_url=stack.enter_context(serving(deployment, require_keys=True)),
+            empty_url=stack.enter_context(serving(empty)),
+            jobs=jobs,
+        )
+
+
+def pages_of(night: Night) -> dict[str, str]:
+    """Every kind of page by a name for its picture."""
+    jobs = {f"job-{kind}": f"{night.url}/jobs/{job_id}" for kind, job_id in night.jobs.items()}
+    failures = jobs["job-failures"]
+    return {
+        "jobs": night.url,
+        "jobs-none-fits": f"{night.url}/?q=nothing-like-it",
+        "jobs-empty": night.empty_url,
+        "workers": f"{night.url}/workers",
+        "workers-empty": f"{night.empty_url}/workers",
+        "sign-in": f"{night.closed_url}/",
+        **jobs,
+        "answers": f"{failures}/answers",
+        "answers-running": f"{jobs['job-running']}/answers?q=item-0001",
+        "failed": f"{failures}/failed",
+        "cancel": f"{jobs['job-running']}/cancel",
+    }
+
+
+def look_again(page: Page) -> None:
+    """Let the time until the next refresh pass."""
+    page.clock.fast_forward(REFRESH_MS)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_every_page_is_sound(browser: Browser, night: Night, form: Form) -> None:
+    with looking(browser, form) as watched:
+        page = watched.page
+        for name, url in pages_of(night).items():
+            page.goto(url)
+            wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            assert wide <= 0, f"{name} is {wide} pixels too wide"
+            take_picture(page, name, form)
+
+
+@pytest.mark.parametrize("form", FORMS[::3], ids=str)
+def test_every_kind_of_page_is_accessible(browser: Browser, night: Night, form: Form) -> None:
+    axe = Axe()
+    pages = pages_of(night)
+    with looking(browser, form) as watched:
+        for name in KINDS:
+            watched.page.goto(pages[name])
+            found = axe.run(watched.page).response["violations"]
+            wrong = [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found]
+            assert wrong == [], name
+
+
+def test_progress_changes_without_a_reload(browser: Browser, night: Night) -> None:
+    with looking(browser) as watched:
+        page = watched.page
+        page.clock.install()
+        page.goto(f"{night.url}/jobs/{night.jobs['running']}")
+        counts = page.locator(".counts-line")
+        expect(counts).to_contain_text("120 of 240 requests")
+        cancel = page.get_by_role("link", name="Cancel job")
+        cancel.focus()
+        page.evaluate(_SHIFTS)
+        answer_more(night.deployment, night.jobs["running"])
+        look_again(page)
+        expect(counts).to_contain_text("160 of 240 requests")
+        expect(page.locator("main [role=status]")).to_contain_text("60 % done")
+        expect(cancel).to_be_focused()
+        assert page.evaluate("window.isTheSamePage")
+        assert page.evaluate("window.shifted") < MAX_SHIFT
+
+
+def test_list_changes_without_a_reload(browser: Browser, night: Night) -> None:
+    with looking(browser) as watched:
+        page = watched.page
+        page.clock.install()
+        page.goto(night.url)
+        row = page.locator(f"#{night.jobs['at_risk']}")
+        expect(row).to_contain_text("40 / 900")
+        page.evaluate(_SHIFTS)
+        answer_more(night.deployment, night.jobs["at_risk"], failed=2)
+        look_again(page)
+        expect(row).to_contain_text("80 / 900")
+        expect(row).to_contain_text("2 failed")
+        assert page.evaluate("window.isTheSamePage")
+        assert page.evaluate("window.shifted") < MAX_SHIFT
+        added = create_job(night.deployment, "file-new")
+        look_again(page)
+        expect(page.locator(f"#{added}")).to_be_visible()
+
+
+def test_search_narrows_the_list_as_it_is_typed(browser: Browser, night: Night) -> None:
+    with looking(browser) as watched:
+        page = watched.page
+        page.goto(night.url)
+        page.keyboard.press("/")
+        expect(page.get_by_role("searchbox")).to_be_focused()
+        page.keyboard.type("mmlu")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        expect(page).to_have_url(f"{night.url}/?q=mmlu")
+        expect(page.get_by_role("searchbox")).to_be_focused()
+        page.reload()
+        expect(page.locator("tbody tr")).to_have_count(1)
+        expect(page.get_by_role("searchbox")).to_have_value("mmlu")
+
+
+def test_pages_lead_through_all_jobs(browser: Browser, night: Night) -> None:
+    with looking(browser, Form(size="phone")) as watched:
+        page = watched.page
+        page.goto(f"{night.url}/?status=cancelled")
+        page.get_by_role("link", name="All 2").click()
+        first = page.locator("tbody tr").first.get_attribute("id")
+        page.get_by_role("link", name="Older").click()
+        expect(page.locator(f"#{first}")).to_have_count(0)
+        page.get_by_role("link", name="Newer").click()
+        expect(page.locator(f"#{first}")).to_be_visible()
+
+
+def test_job_is_cancelled_by_keyboard(browser: Browser, night: Night) -> None:
+    job_id = night.jobs["waiting"]
+    with looking(browser) as watched:
+        page = watched.page
+        page.goto(night.url)
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+        page.keyboard.press("Enter")
+        target = page.locator(f"#{job_id} a")
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if target.evaluate("element => element === document.activeElement"):
+                break
+        expect(target).to_be_focused()
+        assert target.evaluate("element => getComputedStyle(element).outlineStyle") == "solid"
+        page.keyboard.press("Enter")
+        cancel = page.get_by_role("link", name="Cancel job")
+        cancel.focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        expect(cancel).to_be_focused()
+        assert load_job(night.deployment, job_id).status == JobState.IN_PROGRESS
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Cancel the job")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator(".head .badge")).to_have_text(re.compile("cancelling|cancelled"))
+        assert load_job(night.deployment, job_id).status != JobState.IN_PROGRESS
+
+
+def test_job_is_cancelled_without_scripts(browser: Browser, night: Night) -> None:
+    job_id = create_job(night.deployment, "file-none")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{night.url}/jobs/{night.jobs['at_risk']}")
+    page.get_by_role("link", name="Cancel job").click()
+    expect(page.get_by_role("heading", name="Cancel this job?")).to_be_visible()
+    page.get_by_role("link", name="Back to the job").click()
+    page.goto(f"{night.url}/?q={job_id}")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    context.close()
+
+
+def test_chart_is_drawn_and_follows_the_scheme(browser: Browser, night: Night) -> None:
+    with looking(browser) as watched:
+        page = watched.page
+        page.clock.install()
+        page.goto(f"{night.url}/workers")
+        expect(page.locator("#chart canvas")).to_be_visible()
+        assert page.evaluate(_COLOURS_OF_CHART) > 10
+        page.get_by_text("The same as a table").click()
+        expect(page.locator("#rates tbody tr")).to_have_count(60)
+        light = page.locator("#chart canvas").screenshot()
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_function("shown => document.querySelectorAll('#chart canvas').length", arg=0)
+        assert page.locator("#chart canvas").screenshot() != light
+        answered = page.expect_response(re.compile("/workers$"))
+        with answered:
+            look_again(page)
+        expect(page.locator("#rates")).to_be_visible()
+        expect(page.locator("#chart canvas")).to_have_count(1)
+
+
+def test_server_that_is_away_is_told_until_it_answers(browser: Browser, night: Night) -> None:
+    with looking(browser) as watched:
+        page = watched.page
+        page.clock.install()
+        page.goto(night.url)
+        page.route("**/*", lambda route: route.abort())
+        look_again(page)
+        expect(page.get_by_role("alert")).to_contain_text("Not up to date")
+        page.unroute("**/*")
+        look_again(page)
+        expect(page.get_by_role("alert")).to_be_hidden()
+        assert watched.complaints
+        assert all("net::ERR_FAILED" in each or "htmx" in each for each in watched.complaints)
+        watched.complaints.clear()
+
+
+def test_key_signs_in_and_out(browser: Browser, night: Night) -> None:
+    secret = new_secret(night.deployment, "research")
+    with looking(browser, Form(size="phone")) as watched:
+        page = watched.page
+        page.goto(f"{night.closed_url}/?status=open")
+        expect(page.get_by_label("API key")).to_be_focused()
+        page.keyboard.type(secret)
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(f"{night.closed_url}/?status=open")
+        expect(page.get_by_text("No jobs yet.")).to_be_visible()
+        expect(page.get_by_text("research")).to_be_visible()
+        expect(page.get_by_role("link", name="Workers")).to_have_count(0)
+        [cookie] = page.context.cookies()
+        assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == (COOKIE, True, "Lax")
+        assert secret not in str(page.evaluate("[document.cookie, JSON.stringify(localStorage)]"))
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_label("API key")).to_be_visible()
+        page.goto(night.closed_url)
+        expect(page.get_by_label("API key")).to_be_visible()

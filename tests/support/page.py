@@ -1,0 +1,37 @@
+"""The page as a browser asks for it, and what is in its answers."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from starlette.testclient import TestClient
+
+from batchjobs.deployment import Deployment
+from tests.support.api import new_secret
+
+FROM_THE_PAGE = {"sec-fetch-site": "same-origin"}
+_ROW = re.compile(r'<tr id="(batch_\w+)">')
+
+
+def job_ids(page: str) -> list[str]:
+    """Of the jobs in a list, in its order."""
+    return _ROW.findall(page)
+
+
+def link(page: str, relation: str) -> str | None:
+    """Where the link `prev` or `next` leads."""
+    found = re.search(rf'href="([^"]+)" rel="{relation}"', page)
+    return None if found is None else html.unescape(found[1])
+
+
+def words(page: str) -> str:
+    """What a person reads of it."""
+    body = page.partition("<main")[2] or page
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+def sign_in(client: TestClient, deployment: Deployment, tenant: str) -> None:
+    """The client's cookie is then the tenant's."""
+    answer = client.post("/sign-in", data={"key": new_secret(deployment, tenant)})
+    assert answer.status_code == 303, answer.text
