@@ -1,11 +1,13 @@
-"""What a run of a suite comes to: one outcome an item and sample, beside what must be equal to compare two runs."""
+"""What a run of a suite comes to: one outcome an item and sample, beside what must be equal to
+compare two runs."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Missing(StrEnum):
-    """Why an item has no score. "Not answered" is never "wrong": each has a rate, and a limit, of its own."""
+    """Why an item has no score. "Not answered" is never "wrong": each has a rate, and a limit, of
+    its own."""
 
     TRUNCATED = "truncated"
     """The answer ran into its token limit before anything could be scored in it."""
@@ -35,12 +37,15 @@ class ItemOutcome:
 
     def __post_init__(self) -> None:
         if (self.score is None) == (self.missing is None):
-            raise ValueError(f"item {self.item} must have either a score or a reason for having none")
+            raise ValueError(
+                f"item {self.item} must have either a score or a reason for having none"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """Hashes of what was asked and how it was scored; two runs compare if all but `model` are equal."""
+    """Hashes of what was asked and how it was scored; two runs compare if all but `model` are
+    equal."""
 
     items: str
     prompts: str
