@@ -84,7 +84,7 @@ class UserWord(UserText):
         return None if storable is None else storable[: self.length]
 
 
-def _values(states: type[StrEnum]) -> Enum:
+def column_of(states: type[StrEnum]) -> Enum:
     """A column of text that reads back as a member of `states`."""
     return Enum(
         states,
@@ -101,8 +101,8 @@ class Base(DeclarativeBase):
         dict[str, Any]: JSON,
         dict[str, str]: JSON,
         list[str]: JSON(none_as_null=True),
-        JobState: _values(JobState),
-        ShardState: _values(ShardState),
+        JobState: column_of(JobState),
+        ShardState: column_of(ShardState),
     }
 
 

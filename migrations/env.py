@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Enum
 
 from batchjobs import postgresql
 from batchjobs.db import open_engine
+from batchjobs.evals import tables as _eval_tables  # noqa: F401  # they are in the metadata
 from batchjobs.models import Base, UserText, UserWord, UtcDateTime
 from batchjobs.settings import Settings
 

@@ -12,6 +12,7 @@ from batchjobs.cli.cancel import cancel
 from batchjobs.cli.command import Root
 from batchjobs.cli.db import db
 from batchjobs.cli.doctor import doctor
+from batchjobs.cli.evals import evals
 from batchjobs.cli.keys import keys
 from batchjobs.cli.listing import list_jobs
 from batchjobs.cli.models import models
@@ -33,7 +34,7 @@ def cli() -> None:
 
     Data lies in $BATCHJOBS_HOME, or on the server that $BATCHJOBS_URL names. Exit codes: 0 done,
     1 error, 2 usage, 3 done with failed lines, 4 file not valid, 5 interrupted (resumable),
-    6 cancelled or expired, 7 engine hung (resumable).
+    6 cancelled or expired, 7 engine hung (resumable), 8 eval worse, 9 eval without a verdict.
     """
 
 
@@ -48,6 +49,7 @@ for command in (
     cancel,
     retry,
     models,
+    evals,
     keys,
     db,
     serve,

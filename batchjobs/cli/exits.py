@@ -22,3 +22,7 @@ class Exit(IntEnum):
     """The job was cancelled or its completion window closed; finished lines are published."""
     HUNG = 7
     """The engine made no step for too long and was ended; the job can be resumed."""
+    WORSE = 8
+    """A run of an eval suite is surely worse than the baseline."""
+    NO_VERDICT = 9
+    """A run of an eval suite cannot be compared with the baseline, or there is none."""

@@ -16,6 +16,7 @@ from batchjobs.errors import Interrupted, ModelError
 
 if TYPE_CHECKING:
     from batchjobs.deployment import Deployment
+    from batchjobs.worker.engines import KeptEngines
     from batchjobs.worker.progress import RunReport
     from batchjobs.worker.stop import StopSignal
 
@@ -67,33 +68,39 @@ class Running:
 
     def _work(self, job_id: str) -> RunReport:
         from batchjobs.worker.engines import CheckpointEngines, KeptEngines
-        from batchjobs.worker.progress import RunReport
-        from batchjobs.worker.runner import run_jobs
 
-        settings = self._deployment.settings
-        engines = KeptEngines(CheckpointEngines(settings, profiled=self._profile))
+        engines = KeptEngines(CheckpointEngines(self._deployment.settings, profiled=self._profile))
         advice = f"Go on with: {self._account.resume_command(job_id)}"
-        stop = stop_signal(self._deployment, advice=advice)
-        reports: list[RunReport] = []
-        with stop.install(), ProgressBar() as bar:
-            while True:
-                reports.append(
-                    run_jobs(
-                        self._deployment,
-                        job_id=job_id,
-                        engines=engines,
-                        on_progress=bar.show,
-                        stop=stop,
-                    )
+        return work_through(self._client, self._deployment, job_id, engines, advice=advice)
+
+
+def work_through(
+    client: Client, deployment: Deployment, job_id: str, engines: KeptEngines, *, advice: str
+) -> RunReport:
+    """Work on a validated job until it has ended, whoever does the rest of it.
+
+    Raises Interrupted; `advice` says how to go on.
+    """
+    from batchjobs.worker.progress import RunReport
+    from batchjobs.worker.runner import run_jobs
+
+    stop = stop_signal(deployment, advice=advice)
+    reports: list[RunReport] = []
+    with stop.install(), ProgressBar() as bar:
+        while True:
+            reports.append(
+                run_jobs(
+                    deployment, job_id=job_id, engines=engines, on_progress=bar.show, stop=stop
                 )
-                batch = self._client.batch(job_id)
-                if batch.is_terminal:
-                    models = tuple(model for report in reports for model in report.models)
-                    return RunReport(models=models)
-                # Another worker holds the rest; should it die, its shards come to us.
-                stop.check()
-                bar.show(progress_between(batch, batch, elapsed=0.0))
-                time.sleep(settings.poll_seconds)
+            )
+            batch = client.batch(job_id)
+            if batch.is_terminal:
+                models = tuple(model for report in reports for model in report.models)
+                return RunReport(models=models)
+            # Another worker holds the rest; should it die, its shards come to us.
+            stop.check()
+            bar.show(progress_between(batch, batch, elapsed=0.0))
+            time.sleep(deployment.settings.poll_seconds)
 
 
 def stop_signal(deployment: Deployment, *, advice: str) -> StopSignal:

@@ -13,6 +13,7 @@ _PREFIX = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*([A-Za-z0-9_][A-Za-z0-9_.-
 FILES_PREFIX = "files/"
 JOBS_PREFIX = "jobs/"
 MANIFESTS_PREFIX = "manifests/"
+EVALS_PREFIX = "evals/"
 
 
 def file_key(file_id: str) -> str:
@@ -35,6 +36,11 @@ def manifest_key(job_id: str) -> str:
     return f"{MANIFESTS_PREFIX}{job_id}.json"
 
 
+def eval_key(run_id: str, name: str, token: str) -> str:
+    """What is kept of a run of an eval suite, as `name`; `token` tells several writers apart."""
+    return f"{EVALS_PREFIX}{run_id}/{name}-{token}"
+
+
 def shard_prefix(job_id: str, shard: int) -> str:
     return f"{job_prefix(job_id)}shards/{shard:06d}/"
 
@@ -45,7 +51,8 @@ def job_prefix(job_id: str) -> str:
 
 
 def job_of(key: str) -> str:
-    """The id of the job that an object below `JOBS_PREFIX` or `MANIFESTS_PREFIX` belongs to."""
+    """The id of the job that an object below `JOBS_PREFIX` or `MANIFESTS_PREFIX` belongs to, or of
+    the run below `EVALS_PREFIX`."""
     return key.split("/")[1].removesuffix(".json")
 
 

@@ -1,0 +1,1 @@
+"""A run as a report: HTML, Markdown, JSON or JUnit, each a file that stands alone."""

@@ -1,0 +1,42 @@
+"""The states of a run of a suite, what each means, and which may follow which."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    ANSWERING = "answering"
+    """Its jobs are under way. Set when they are submitted."""
+    JUDGING = "judging"
+    """Its answers are there, and judges' jobs are under way."""
+    SCORED = "scored"
+    """It has its scores. Its verdict waits for the runs that are judged with it, or for another
+    run of the suite that is to confirm that it is worse."""
+    FINISHED = "finished"
+    """It is scored and has its verdict, also if that is none. Terminal."""
+    FAILED = "failed"
+    """A job of it could not be run or its answers could not be scored; `reason` says why.
+    Terminal."""
+
+
+RUN_NEXT: dict[RunState, frozenset[RunState]] = {
+    RunState.ANSWERING: frozenset({RunState.JUDGING, RunState.SCORED, RunState.FAILED}),
+    RunState.JUDGING: frozenset({RunState.SCORED, RunState.FAILED}),
+    RunState.SCORED: frozenset({RunState.FINISHED, RunState.FAILED}),
+    RunState.FINISHED: frozenset(),
+    RunState.FAILED: frozenset(),
+}
+
+ENDED = frozenset(state for state, following in RUN_NEXT.items() if not following)
+WITH_SCORES = frozenset({RunState.SCORED, RunState.FINISHED})
+
+
+class Purpose(StrEnum):
+    """What a run is for. Only the first kind is judged."""
+
+    RUN = "run"
+    BASELINE = "baseline"
+    """To be pinned."""
+    CONFIRMATION = "confirmation"
+    """To be judged together with the run that `EvalRun.confirms` names."""
