@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from batchjobs.endpoints.support import Parameter
@@ -61,6 +61,8 @@ class ModelContext:
     fingerprint: str
     ignore_unknown: bool = False
     """Leave unknown parameters out, where the line would fail otherwise."""
+    defaults: Body = field(default_factory=dict)
+    """Values of parameters that a body leaves out; an endpoint that lacks one passes it over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,9 @@ SAMPLING: dict[str, Parameter] = {
 }
 """How every generating endpoint is told to choose tokens."""
 
+DEFAULTABLE = tuple(name for name in SAMPLING if name not in {"seed", "ignore_eos"})
+"""What a model of the catalogue may be given a value of, for lines that leave it out."""
+
 CHOICES: dict[str, Parameter] = {
     "n": honoured(f"1 to {MAX_CHOICES}"),
     "max_tokens": honoured(),
@@ -228,6 +231,19 @@ def read_sampling(
         n=read_integer(body, "n", 1, MAX_CHOICES) or 1,
         logprobs=logprobs,
     )
+
+
+def check_defaults(defaults: Body) -> None:
+    """Whether these can stand for what lines leave out.
+
+    Raises:
+        InvalidRequestError: no parameter of sampling, or one that each line has its own of, or a
+            value that no line could have.
+    """
+    for name in defaults:
+        if name not in DEFAULTABLE:
+            raise invalid_value(name, f"those that can have a default: {', '.join(DEFAULTABLE)}.")
+    read_sampling(defaults, logprobs=None, max_tokens=sys.maxsize, default_seed=0)
 
 
 def read_max_tokens(body: Body, name: str, limits: TokenLimits) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from batchjobs import __version__
-from batchjobs.endpoints.base import ModelContext, Tokenizer
+from batchjobs.endpoints.base import Body, ModelContext, Tokenizer
 from batchjobs.errors import ModelError
+from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
 from batchjobs.settings import Settings
 from executor.metrics import EngineMetrics
@@ -54,6 +55,8 @@ class LoadedModel:
     cost: ModelCost | None = None
     device: DevicePlan | None = None
     profile: Profile | None = None
+    sampling: Body = field(default_factory=dict)
+    """What lines that leave a parameter out are given."""
 
     def context(self, name: str, *, ignore_unknown: bool = False) -> ModelContext:
         """For lines that ask for the model as `name`."""
@@ -63,6 +66,7 @@ class LoadedModel:
             max_model_len=self.engine.limits.max_model_len,
             fingerprint=self.fingerprint,
             ignore_unknown=ignore_unknown,
+            defaults=self.sampling,
         )
 
 
@@ -85,10 +89,16 @@ class CheckpointEngines:
         from executor.errors import EngineError
         from executor.loading import Checkpoint
 
+        defaults = ModelDefaults.of(model)
+        settings = engine_settings(self._settings)
         try:
             ready = build_engine(
-                Checkpoint(source=model.source, revision=model.revision),
-                engine_settings(self._settings),
+                Checkpoint(
+                    source=model.source,
+                    revision=model.revision,
+                    chat_template=defaults.chat_template,
+                ),
+                replace(settings, max_model_len=defaults.max_model_len or settings.max_model_len),
                 profiled=self._profiled,
             )
         except EngineError as error:
@@ -99,6 +109,7 @@ class CheckpointEngines:
             engine=ready.engine,
             tokenizer=ready.tokenizer,
             fingerprint=fingerprint(model, dtype),
+            sampling=defaults.sampling,
             cost=ready.cost,
             device=device,
             profile=ready.profile,
@@ -120,14 +131,17 @@ class KeptEngines:
 
     def __init__(self, source: EngineSource) -> None:
         self._source = source
-        self._kept: tuple[tuple[str, str | None], LoadedModel] | None = None
+        self._kept: tuple[_Weights, LoadedModel] | None = None
 
     def load(self, model: Model) -> LoadedModel:
-        weights = (model.source, model.revision)
+        weights = (model.source, model.revision, ModelDefaults.of(model))
         if self._kept is None or self._kept[0] != weights:
             self._kept = None
             self._kept = (weights, self._source.load(model))
         return self._kept[1]
+
+
+_Weights = tuple[str, str | None, ModelDefaults]
 
 
 def engine_settings(settings: Settings) -> EngineSettings:
@@ -148,6 +162,10 @@ def engine_settings(settings: Settings) -> EngineSettings:
 
 
 def fingerprint(model: Model, dtype: str) -> str:
-    """Changes with whatever may change an answer: weights, number type, engine version."""
+    """Changes with whatever may change an answer: weights, number type, engine version, and what
+    the catalogue says of the model."""
     words = f"{model.source}@{model.revision} {dtype} batchjobs {__version__}"
+    defaults = ModelDefaults.of(model)
+    if defaults != ModelDefaults():
+        words += f" {defaults}"
     return f"fp_{hashlib.blake2b(words.encode(), digest_size=5).hexdigest()}"
