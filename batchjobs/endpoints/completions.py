@@ -11,7 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, token_text, usage, wire_logprob
-from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Tokenizer
+from batchjobs.endpoints.base import (
+    Body,
+    LineContext,
+    LineProblem,
+    ModelContext,
+    Task,
+    Tokenizer,
+)
 from batchjobs.endpoints.fields import (
     check_length,
     empty_array,
@@ -35,6 +42,7 @@ from batchjobs.endpoints.parameters import (
     read_sampling,
 )
 from batchjobs.endpoints.support import Parameter, honoured, refused
+from batchjobs.endpoints.token_ids import check_token_ids, is_integer
 from batchjobs.errors import InvalidRequestError
 from executor.request import Choice, Completion, Request, TokenLogprob
 
@@ -44,6 +52,7 @@ DEFAULT_MAX_TOKENS = 16
 
 class Completions:
     url = "/v1/completions"
+    task = Task.GENERATE
     parameters: Mapping[str, Parameter] = {
         **COMMON,
         **SAMPLING,
@@ -165,7 +174,7 @@ def _echoes(body: Body, tokenizer: Tokenizer) -> Iterator[str]:
     if not body.get("echo"):
         yield from itertools.repeat("")
     prompt = body["prompt"]
-    prompts = [prompt] if isinstance(prompt, str) or _is_integer(prompt[0]) else prompt
+    prompts = [prompt] if isinstance(prompt, str) or is_integer(prompt[0]) else prompt
     for one in prompts:
         yield one if isinstance(one, str) else _decode(one, tokenizer)
 
@@ -191,8 +200,8 @@ def _read_prompts(body: Body, tokenizer: Tokenizer) -> list[list[int]]:
         raise wrong_type("prompt", "a string or an array", prompt)
     if not prompt:
         raise empty_array("prompt")
-    if _is_integer(prompt[0]):
-        return [_check_token_ids("prompt", prompt, tokenizer)]
+    if is_integer(prompt[0]):
+        return [check_token_ids("prompt", prompt, tokenizer.vocab_size)]
     check_length("prompt", prompt, MAX_PROMPTS)
     return [_read_prompt(f"prompt[{index}]", one, tokenizer) for index, one in enumerate(prompt)]
 
@@ -204,7 +213,7 @@ def _read_prompt(name: str, prompt: object, tokenizer: Tokenizer) -> list[int]:
         raise wrong_type(name, "a string or an array of token ids", prompt)
     if not prompt:
         raise empty_array(name)
-    return _check_token_ids(name, prompt, tokenizer)
+    return check_token_ids(name, prompt, tokenizer.vocab_size)
 
 
 def _encode(name: str, text: str, tokenizer: Tokenizer) -> list[int]:
@@ -212,20 +221,6 @@ def _encode(name: str, text: str, tokenizer: Tokenizer) -> list[int]:
     if not token_ids:
         raise invalid_value(name, "an empty text has no token to go on from.")
     return token_ids
-
-
-def _check_token_ids(name: str, token_ids: list[Any], tokenizer: Tokenizer) -> list[int]:
-    for index, token_id in enumerate(token_ids):
-        if not _is_integer(token_id):
-            raise wrong_type(f"{name}[{index}]", "a token id (an integer)", token_id)
-        if not 0 <= token_id < tokenizer.vocab_size:
-            why = f"token id {token_id} is outside the vocabulary of {tokenizer.vocab_size}."
-            raise invalid_value(f"{name}[{index}]", why)
-    return token_ids
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _choice(

@@ -9,17 +9,17 @@ from typing import Literal, cast
 from batchjobs.endpoints.base import Body, EmbeddingFacts, ModelContext
 from batchjobs.endpoints.fields import (
     check_length,
-    check_token_ids,
     empty_array,
     empty_string,
     invalid_value,
-    is_integer,
     not_among,
     read_boolean,
     read_integer,
     read_string,
+    unsupported,
     wrong_type,
 )
+from batchjobs.endpoints.token_ids import check_token_ids, is_integer
 from batchjobs.errors import InvalidRequestError
 
 MAX_INPUTS = 2048
@@ -137,6 +137,8 @@ def _read_prompt(body: Body, facts: EmbeddingFacts) -> str:
         if not facts.prompts:
             raise invalid_value("prompt_name", "the model has no prompts.")
         raise not_among("prompt_name", name, tuple(facts.prompts))
+    if not facts.pools_prompt:
+        raise unsupported("prompt_name", name)  # its tokens would have to be left out again
     return facts.prompts[name]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from batchjobs.deployment import Deployment
@@ -197,11 +198,7 @@ class ModelSession:
         for number, request in enumerate(requests):
             if key not in self._lines:
                 return  # the shard was given back while this line was half in the engine
-            yield Request(
-                id=f"{key}:{number}",
-                prompt_token_ids=request.prompt_token_ids,
-                sampling=request.sampling,
-            )
+            yield replace(request, id=f"{key}:{number}")
 
     def _take(self, completion: Completion) -> None:
         key, _, number = completion.request_id.rpartition(":")

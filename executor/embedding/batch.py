@@ -25,8 +25,8 @@ class EqualLengths:
 
     def split(self, packed: Tensor) -> Tensor:
         """Of a step's [T, …] these texts' [count, length, …], without a copy."""
-        part = packed[self.rows]
-        return part.unflatten(0, (self.count, self.length))
+        rows = packed[self.rows]
+        return rows.view(self.count, self.length, *rows.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class TextBatch:
     def positions(self, device: torch.device, offset: int = 0) -> Tensor:
         """Of each token within its text [1, T], counted from `offset`."""
         counted = [
-            torch.arange(offset, offset + group.length).repeat(group.count)
-            for group in self.groups
+            torch.arange(offset, offset + group.length).repeat(group.count) for group in self.groups
         ]
         return torch.cat(counted).to(device)[None]
 

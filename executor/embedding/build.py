@@ -139,9 +139,7 @@ def _fast_encoder(module: Any, config: Any) -> tuple[Encoder, OwnVectors]:
     return encoder, own
 
 
-def _longest(
-    checkpoint: Checkpoint, recipe: EmbeddingRecipe, config: Any, encoder: Encoder
-) -> int:
+def _longest(checkpoint: Checkpoint, recipe: EmbeddingRecipe, config: Any, encoder: Encoder) -> int:
     """Tokens of the longest text: what recipe, tokenizer and positions all allow."""
     said = read_json(checkpoint, recipe.transformer_path, "tokenizer_config.json") or {}
     bounds = [max_positions(config) - encoder.position_offset]

@@ -29,14 +29,16 @@ _LENGTHS = (3, 41, 18, 18, 1)
 
 
 class Encoder(Protocol):
-    """Texts to token vectors."""
+    """Texts to token vectors. `position_offset` is the model's number for a first token."""
+
+    position_offset: int
 
     def hidden(self, batch: TextBatch) -> Tensor:
         """Vectors [T, D] of a step's tokens."""
 
 
 class PackedEncoder:
-    """One row [1, T] a step; `position_offset` is the model's number for a text's first token."""
+    """One row [1, T] a step."""
 
     def __init__(self, module: nn.Module, position_offset: int) -> None:
         self.position_offset = position_offset

@@ -174,7 +174,8 @@ class EmbeddingEngine:
 
     def _work(self, batch: TextBatch, positions: int) -> StepWork:
         attended = sum(
-            group.count * (group.length * (group.length + 1) // 2 if self._causal else group.length**2)
+            group.count
+            * (group.length * (group.length + 1) // 2 if self._causal else group.length**2)
             for group in batch.groups
         )
         return StepWork(positions=positions, rows=0, attended=attended, kv_tokens=0)

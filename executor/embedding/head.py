@@ -37,23 +37,33 @@ _POOLINGS: dict[PoolingMode, Callable[[Tensor], Tensor]] = {
     PoolingMode.MEAN: lambda texts: texts.mean(dim=1),
     PoolingMode.MEAN_SQRT_LEN: lambda texts: texts.sum(dim=1) / texts.shape[1] ** 0.5,
     PoolingMode.WEIGHTED_MEAN: _weighted_mean,
-    PoolingMode.LAST_TOKEN: lambda texts: texts[:, -1],
+    PoolingMode.LAST: lambda texts: texts[:, -1],
 }
+
+
+class Dense(nn.Module):
+    """A linear layer and a function behind it."""
+
+    def __init__(self, linear: nn.Linear, activation: nn.Module) -> None:
+        super().__init__()
+        self.linear = linear
+        self.activation = activation
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        activated: Tensor = self.activation(self.linear(vectors))
+        return activated
 
 
 class EmbeddingHead:
     """What a recipe says behind the transformer, in float32."""
 
-    def __init__(
-        self, recipe: EmbeddingRecipe, layers: Sequence[nn.Module], hidden_size: int
-    ) -> None:
-        """`layers` are the recipe's linear layers, each with its activation."""
+    def __init__(self, recipe: EmbeddingRecipe, layers: Sequence[Dense], hidden_size: int) -> None:
+        """`layers` are those that the recipe names."""
         self._recipe = recipe
         self._layers = layers
         self.dimensions = hidden_size * len(recipe.modes)
-        for layer in layers:
-            (linear, _) = layer
-            self.dimensions = linear.out_features
+        if layers:
+            self.dimensions = layers[-1].linear.out_features
 
     def vectors(self, hidden: Tensor, batch: TextBatch, wanted: Sequence[PoolingParams]) -> Tensor:
         """Of token vectors [T, D], a row [S, D'] for each text; those that are to be shorter are
@@ -83,7 +93,7 @@ def load_head(
     return EmbeddingHead(recipe, layers, hidden_size)
 
 
-def _load_layer(checkpoint: Checkpoint, layer: DenseLayer) -> nn.Module:
+def _load_layer(checkpoint: Checkpoint, layer: DenseLayer) -> Dense:
     name = f"{layer.path}/model.safetensors"
     weights = find_file(checkpoint, name)
     activation = getattr(nn, layer.activation, None)
@@ -100,7 +110,7 @@ def _load_layer(checkpoint: Checkpoint, layer: DenseLayer) -> nn.Module:
     linear.weight.data = weight.float()
     if bias is not None:
         linear.bias.data = bias.float()
-    return nn.Sequential(linear, activation()).eval().requires_grad_(requires_grad=False)
+    return Dense(linear, activation()).eval().requires_grad_(requires_grad=False)
 
 
 def _unusable(checkpoint: Checkpoint, why: str) -> UnsupportedModelError:

@@ -39,7 +39,7 @@ class PoolingMode(StrEnum):
     MEAN = "mean"
     MEAN_SQRT_LEN = "mean_sqrt_len_tokens"
     WEIGHTED_MEAN = "weightedmean"
-    LAST_TOKEN = "lasttoken"
+    LAST = "lasttoken"
 
 
 _LEGACY_MODES = {
@@ -48,7 +48,7 @@ _LEGACY_MODES = {
     "pooling_mode_mean_tokens": PoolingMode.MEAN,
     "pooling_mode_mean_sqrt_len_tokens": PoolingMode.MEAN_SQRT_LEN,
     "pooling_mode_weightedmean_tokens": PoolingMode.WEIGHTED_MEAN,
-    "pooling_mode_lasttoken": PoolingMode.LAST_TOKEN,
+    "pooling_mode_lasttoken": PoolingMode.LAST,
 }
 
 
@@ -193,8 +193,7 @@ def _head(
                 pass
             case _:
                 raise UnsupportedModelError(
-                    f"Embedding models with a module {kind} behind their pooling are not"
-                    " supported."
+                    f"Embedding models with a module {kind} behind their pooling are not supported."
                 )
     return tuple(dense), normalizes
 

@@ -29,8 +29,8 @@ class TextTokens:
     ) -> list[int]:
         """Token ids, with the model's special ones around them unless they are not wanted.
 
-        Of more than `longest`, those on `side` are cut off (None: where the model's tokenizer cuts);
-        special tokens stay, and count.
+        Of more than `longest`, those on `side` are cut off (None: where the model's tokenizer
+        cuts); special tokens stay, and count.
         """
         if self._lowercases:
             text = text.lower()
