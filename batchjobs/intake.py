@@ -202,8 +202,6 @@ class _FileReader:
             body = read_body(request, url=self._endpoint.url, model_override=override)
         except InvalidRequestError as wrong:
             return as_problem(wrong)
-        if self._endpoint.task is Task.EMBED:
-            self._total_inputs += count_inputs(body)
         return self._endpoint.check(body) or self._assign(line, body)
 
     def _assign(self, line: RawLine, body: Body) -> LineProblem | None:
@@ -220,6 +218,8 @@ class _FileReader:
             )
             return _problem("mismatched_model", message, "body.model")
         self._models[name] = model
+        inputs = count_inputs(body) if self._endpoint.task is Task.EMBED else 1
+        self._total_inputs += inputs
         self._move(
             self._planner.add(
                 PlannedLine(
@@ -229,6 +229,7 @@ class _FileReader:
                     end=line.end,
                     size=len(line.data or b""),
                     opening=digests(self._endpoint.opening(body)),
+                    answers=inputs,
                 )
             )
         )

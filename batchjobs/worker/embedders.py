@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from executor.embedding.build import ReadyEmbedder
 
 
+def is_embedder(model: Model) -> bool:
+    """Whether the model gives vectors. Raises ModelError when its files cannot be read."""
+    from executor.embedding.recipe import find_recipe
+    from executor.errors import EngineError
+    from executor.loading import Checkpoint
+
+    try:
+        checkpoint = Checkpoint(source=model.source, revision=model.revision)
+        return find_recipe(checkpoint) is not None
+    except EngineError as error:
+        raise ModelError(str(error)) from error
+
+
 def load_embedder(model: Model, settings: Settings, *, profiled: bool) -> LoadedModel | None:
     """The model with its engine, None if it is no embedding model.
 
