@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from transformers.utils import logging as transformers_logging
 
 from executor.embedding import attention
 from executor.embedding.batch import TextBatch
@@ -92,7 +93,7 @@ def own_vectors(module: Any, vocab_size: int) -> OwnVectors:
         tuple(torch.randint(vocab_size, (length,), generator=generator).tolist())
         for length in _LENGTHS
     )
-    module.set_attn_implementation("eager")
+    _attend_by(module, "eager")
     encoder = ByLengthEncoder(module)
     try:
         hidden = [encoder.hidden(TextBatch.of([text])) for text in texts]
@@ -119,7 +120,7 @@ def choose_encoder(module: Any, own: OwnVectors, offsets: Sequence[int]) -> Enco
     ways.append((own_attention, ByLengthEncoder(module)))
     reasons = []
     for name, encoder in ways:
-        module.set_attn_implementation(name)
+        _attend_by(module, name)
         reason = difference(encoder, own, module.dtype)
         if reason is None:
             return encoder
@@ -142,6 +143,16 @@ def difference(encoder: Encoder, own: OwnVectors, dtype: torch.dtype) -> str | N
         f"its vectors in a batch differ from its own by {apart:.2g} of their spread"
         f" (allowed: {_TOLERANCE[dtype]:g})."
     )
+
+
+def _attend_by(module: Any, name: str) -> None:
+    """Where a model is not written for it, this changes nothing, and the comparison shows that."""
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        module.set_attn_implementation(name)
+    finally:
+        transformers_logging.set_verbosity(verbosity)
 
 
 def _first_line(error: Exception) -> str:
