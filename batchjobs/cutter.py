@@ -29,13 +29,14 @@ class _OpenShard:
     byte_start: int
     byte_end: int
     line_count: int = 0
+    answers: int = 0
     size: int = 0
 
 
 class ShardCutter:
     """Takes lines in the order in which they are to run; each model's shard closes when the next
-    line would make it longer than `max_lines` or larger than `max_bytes`, or lies elsewhere. A
-    single larger line has its own shard."""
+    line would give it more than `max_lines` answers or `max_bytes`, or lies elsewhere. A single
+    larger line has its own shard."""
 
     def __init__(self, *, max_lines: int, max_bytes: int) -> None:
         self._max_lines = max_lines
@@ -43,11 +44,21 @@ class ShardCutter:
         self._open: dict[str, _OpenShard] = {}
         self._closed: list[PlannedShard] = []
 
-    def add(self, model: str, *, line: int, start: int, end: int, is_planned: bool = False) -> None:
-        """Give line number `line`, at bytes [start, end), to `model` (a catalogue name)."""
+    def add(
+        self,
+        model: str,
+        *,
+        line: int,
+        start: int,
+        end: int,
+        answers: int = 1,
+        is_planned: bool = False,
+    ) -> None:
+        """Give line number `line`, at bytes [start, end), to `model` (a catalogue name); it asks
+        for so many `answers`."""
         shard = self._open.get(model)
         if shard is not None and (
-            shard.is_planned != is_planned or self._is_full(shard, end - start)
+            shard.is_planned != is_planned or self._is_full(shard, answers, end - start)
         ):
             self._close(model)
             shard = None
@@ -57,6 +68,7 @@ class ShardCutter:
         shard.last_line = max(shard.last_line, line)
         shard.byte_end = end
         shard.line_count += 1
+        shard.answers += answers
         shard.size += end - start
 
     def finish(self) -> list[PlannedShard]:
@@ -66,8 +78,8 @@ class ShardCutter:
         ordered = sorted(self._closed, key=lambda shard: shard.first_line)
         return [replace(shard, number=number) for number, shard in enumerate(ordered)]
 
-    def _is_full(self, shard: _OpenShard, size: int) -> bool:
-        return shard.line_count >= self._max_lines or shard.size + size > self._max_bytes
+    def _is_full(self, shard: _OpenShard, answers: int, size: int) -> bool:
+        return shard.answers + answers > self._max_lines or shard.size + size > self._max_bytes
 
     def _close(self, model: str) -> None:
         shard = self._open.pop(model)

@@ -16,7 +16,8 @@ from batchjobs.custom_ids import CustomIds
 from batchjobs.cutter import PlannedShard
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints import find_endpoint
-from batchjobs.endpoints.base import Body, Endpoint, LineProblem
+from batchjobs.endpoints.base import Body, Endpoint, LineProblem, Task
+from batchjobs.endpoints.embedding_input import count_inputs
 from batchjobs.endpoints.fields import as_problem
 from batchjobs.envelope import read_body, read_custom_id
 from batchjobs.errors import InvalidRequestError, ObjectMissingError
@@ -161,6 +162,7 @@ class _FileReader:
         self._problems: dict[int, LineProblem] = {}
         self._total_lines = 0
         self._total_bytes = 0
+        self._total_inputs = 0
 
     def read(self, lines: Iterator[RawLine]) -> Plan | list[FoundProblem]:
         for line in itertools.islice(lines, self._settings.max_requests_per_batch):
@@ -170,7 +172,9 @@ class _FileReader:
                 self._report(line.number, problem)
         found = self._problems_of_lines()
         if next(lines, None) is not None:
-            found.append(_too_many_requests(self._settings))
+            found.append(_too_many(self._settings, "requests"))
+        if self._total_inputs > self._settings.max_requests_per_batch:
+            found.append(_too_many(self._settings, "inputs to embed"))
         if not self._total_lines:
             found.append(_EMPTY_FILE)
         if found:
@@ -214,6 +218,8 @@ class _FileReader:
             )
             return _problem("mismatched_model", message, "body.model")
         self._models[name] = model
+        inputs = count_inputs(body) if self._endpoint.task is Task.EMBED else 1
+        self._total_inputs += inputs
         self._move(
             self._planner.add(
                 PlannedLine(
@@ -223,6 +229,7 @@ class _FileReader:
                     end=line.end,
                     size=len(line.data or b""),
                     opening=digests(self._endpoint.opening(body)),
+                    answers=inputs,
                 )
             )
         )
@@ -271,9 +278,9 @@ def _missing_file(job: Job) -> InvalidRequestError:
     return InvalidRequestError(message, param="file_id", code="invalid_request")
 
 
-def _too_many_requests(settings: Settings) -> FoundProblem:
+def _too_many(settings: Settings, what: str) -> FoundProblem:
     message = (
-        f"The input file has more than {settings.max_requests_per_batch:,} requests, the most a"
+        f"The input file has more than {settings.max_requests_per_batch:,} {what}, the most a"
         " batch may have (BATCHJOBS_MAX_REQUESTS_PER_BATCH). Split it."
     )
     return FoundProblem(line=None, problem=_problem("too_many_tasks", message))

@@ -25,7 +25,7 @@ LONGEST_OPENING = SHORTEST_OPENING << 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedLine:
     """Line number `line` of the input, at bytes [start, end) there; `size` of them are the JSON.
-    `opening` as of `digests`."""
+    `opening` as of `digests`; the line asks for so many `answers`."""
 
     model: str
     line: int
@@ -33,6 +33,7 @@ class PlannedLine:
     end: int
     size: int
     opening: tuple[bytes, ...]
+    answers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ class Planner:
             ordered = bring_together(lines)
             if ordered == lines:
                 for line in lines:
-                    self._cutter.add(line.model, line=line.line, start=line.start, end=line.end)
+                    self._cut(line, line.start, line.end)
             else:
                 self._cut_planned(ordered)
                 moved += ordered
@@ -111,9 +112,17 @@ class Planner:
         """Shards of their own: ranges of the input must not reach over lines that have moved."""
         for line in lines:
             start, self._written = self._written, self._written + planned_size(line)
-            self._cutter.add(
-                line.model, line=line.line, start=start, end=self._written, is_planned=True
-            )
+            self._cut(line, start, self._written, is_planned=True)
+
+    def _cut(self, line: PlannedLine, start: int, end: int, *, is_planned: bool = False) -> None:
+        self._cutter.add(
+            line.model,
+            line=line.line,
+            start=start,
+            end=end,
+            answers=line.answers,
+            is_planned=is_planned,
+        )
 
 
 def bring_together(lines: list[PlannedLine]) -> list[PlannedLine]:

@@ -4,6 +4,7 @@ commit. Either way the same catalogue entry means the same bytes tomorrow."""
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,9 +42,11 @@ def pin_source(words: str, *, revision: str | None = None) -> Source:
 
 
 def _pin_folder(folder: Path) -> Source:
-    if not (folder / "config.json").is_file():
+    first = next(iter(_module_folders(folder)), folder)
+    model = folder if (folder / "config.json").is_file() else first
+    if not (model / "config.json").is_file():
         raise ModelError(f"{folder} is not a transformers model folder: it has no config.json.")
-    if not any(folder.glob(f"*{_WEIGHTS}")):
+    if not any(model.glob(f"*{_WEIGHTS}")):
         raise ModelError(
             f"{folder} has no .safetensors weights; other formats can run code and are not read."
         )
@@ -51,14 +54,28 @@ def _pin_folder(folder: Path) -> Source:
 
 
 def folder_digest(folder: Path) -> str:
-    """64 hex digits over the names and contents of the weights, tokenizer and configuration."""
+    """64 hex digits over the names and contents of the weights, tokenizer and configuration; of
+    an embedding model also those in the folders that its `modules.json` names."""
     digest = hashlib.sha256()
-    for file in sorted(folder.iterdir()):
-        if file.suffix in _PINNED_SUFFIXES and file.is_file():
-            with file.open("rb") as content:
-                of_file = hashlib.file_digest(content, "sha256").hexdigest()
-            digest.update(f"{file.name}\0{of_file}\n".encode())
+    for part in [folder, *_module_folders(folder)]:
+        for file in sorted(part.iterdir()):
+            if file.suffix in _PINNED_SUFFIXES and file.is_file():
+                with file.open("rb") as content:
+                    of_file = hashlib.file_digest(content, "sha256").hexdigest()
+                name = file.relative_to(folder).as_posix()
+                digest.update(f"{name}\0{of_file}\n".encode())
     return digest.hexdigest()
+
+
+def _module_folders(folder: Path) -> list[Path]:
+    """Where sentence-transformers keeps what comes behind the model itself."""
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        parts = [folder / path for path in sorted({module["path"] for module in modules} - {""})]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []  # none, or not one: who loads the model says what is wrong
+    inside = (part for part in parts if part.resolve().is_relative_to(folder.resolve()))
+    return [part for part in inside if part.is_dir()]
 
 
 def _pin_hub_id(hub_id: str, revision: str | None) -> Source:

@@ -58,19 +58,19 @@ def _attention(
         )
     options = AttentionOptions(
         scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
-        window=sliding_window or _configured_window(module),
+        window=sliding_window or configured_window(module),
         softcap=softcap,
         sinks=s_aux,
     )
     with executor_profile.measure(Part.ATTENTION):
         output = executor_ctx.attend(
-            layer_index(module), _rows(query), _rows(key), _rows(value), options
+            layer_index(module), rows(query), rows(key), rows(value), options
         )
     return output[None], None
 
 
-def _rows(heads_first: Tensor) -> Tensor:
-    """[1, H, T, D] to [T, H, D]."""
+def rows(heads_first: Tensor) -> Tensor:
+    """A packed row's [1, H, T, D] as [T, H, D]."""
     return heads_first[0].transpose(0, 1)
 
 
@@ -83,7 +83,7 @@ def layer_index(module: nn.Module) -> int:
     return index
 
 
-def _configured_window(module: nn.Module) -> int | None:
+def configured_window(module: nn.Module) -> int | None:
     """The window of a layer whose model leaves it to the mask, which we do not use."""
     config = getattr(module, "config", None)
     kinds = getattr(config, "layer_types", None)

@@ -26,11 +26,13 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Where a model is: a folder, or a hub id at a pinned revision. A `chat_template` stands in
-    the place of the model's own."""
+    """Where a model is: a folder, or a hub id at a pinned revision. `subfolder` is where the
+    weights are within it, "" for itself. A `chat_template` stands in the place of the model's
+    own."""
 
     source: str
     revision: str | None = None
+    subfolder: str = ""
     chat_template: str | None = None
 
     @property
@@ -38,7 +40,8 @@ class Checkpoint:
         """What every `from_pretrained` here gets: no code from the checkpoint is ever run."""
         local = Path(self.source).is_dir()
         pinned = {} if local or self.revision is None else {"revision": self.revision}
-        return {"trust_remote_code": False, "local_files_only": local, **pinned}
+        inner = {"subfolder": self.subfolder} if self.subfolder else {}
+        return {"trust_remote_code": False, "local_files_only": local, **pinned, **inner}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,10 @@ def load(checkpoint: Checkpoint, settings: EngineSettings) -> LoadedModel:
     check_family(config)
     device = plan_device(settings, config.dtype)
     torch.set_num_threads(device.num_threads)
-    module = _load_module(checkpoint, config, device)
+    hook.register()
+    module = load_module(
+        AutoModelForCausalLM, checkpoint, config, device, attn_implementation=hook.NAME
+    )
     text_config = config.get_text_config()
     tokenizer = load_tokenizer(checkpoint, vocab_size=text_config.vocab_size)
     return LoadedModel(
@@ -132,22 +138,38 @@ def max_positions(config: Any) -> int:
     return longest
 
 
-def _load_module(checkpoint: Checkpoint, config: Any, device: DevicePlan) -> nn.Module:
-    hook.register()
+def load_module(
+    auto_class: Any,
+    checkpoint: Checkpoint,
+    config: Any,
+    device: DevicePlan,
+    *,
+    may_miss: str | None = None,
+    **options: Any,
+) -> nn.Module:
+    """The checkpoint as a model of transformers' `auto_class`, with further `options` of its own.
+
+    Raises:
+        UnsupportedModelError: damaged, not safetensors, or weights are missing, other than those
+            whose name begins with `may_miss`.
+    """
     transformers_logging.disable_progress_bar()
     try:
-        module, info = AutoModelForCausalLM.from_pretrained(
+        module, info = auto_class.from_pretrained(
             checkpoint.source,
             config=config,
             dtype=device.dtype,
-            attn_implementation=hook.NAME,
             use_safetensors=True,
             output_loading_info=True,
+            **options,
             **checkpoint.arguments,
         )
     except Exception as error:
         raise _unusable(checkpoint, error) from error
-    if missing := sorted(info["missing_keys"]):
+    missing = sorted(
+        key for key in info["missing_keys"] if may_miss is None or not key.startswith(may_miss)
+    )
+    if missing:
         raise UnsupportedModelError(
             f"Model {checkpoint.source} cannot be loaded: {len(missing)} of its weights are "
             f"missing, the first is {missing[0]}."

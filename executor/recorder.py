@@ -26,6 +26,9 @@ class StepWatcher(Protocol):
     def observe(self, spans: Many[Span], scheduler: Scheduler) -> None:
         """Called before each step is computed, in the engine's thread; `spans` are the step."""
 
+    def observe_texts(self, count: int, work: StepWork) -> None:
+        """The same of a step that computes whole texts, which end with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -89,6 +92,15 @@ class Recorder:
             self.tally.add(work_of(spans, scheduler.limits.block_size))
         if scheduler.waiting:
             self._note(running >= scheduler.limits.max_num_seqs, scheduler.pool)
+        self.symptoms.steps += 1
+
+    def observe_texts(self, count: int, work: StepWork) -> None:
+        now = self.end()
+        self._step = now, count, 0
+        if self._keeps_course:
+            self.course.append(Moment(now - self._started, count))
+        if self.tally is not None:
+            self.tally.add(work)
         self.symptoms.steps += 1
 
     def end(self) -> float:

@@ -129,14 +129,31 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolingParams:
+    """What to make of an embedding; names and meanings are vLLM's.
+
+    `dimensions` keeps the first so many numbers (Matryoshka, Kusupati et al., NeurIPS'22).
+    `use_activation` says whether its length becomes 1, None leaves that to the model.
+    """
+
+    dimensions: int | None = None
+    use_activation: bool | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.dimensions is None or self.dimensions >= 1, "dimensions must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One prompt. `id` is the caller's and comes back with the completion, nothing else is made
     of it; `prompt_token_ids` has at least one token. The lowest `priority` is first, where the
-    policy asks for it. After `timeout_seconds` of running it ends with what it has."""
+    policy asks for it. After `timeout_seconds` of running it ends with what it has. With
+    `pooling` it asks an embedding model for a vector, and `sampling` says nothing."""
 
     id: str
     prompt_token_ids: tuple[int, ...]
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    pooling: PoolingParams | None = None
     priority: int = 0
     timeout_seconds: float | None = None
 
@@ -175,8 +192,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What became of a request: `choices` in index order, or `error`, a sentence, with an
-    `error_code` if it is not the request that is wrong.
+    """What became of a request: `choices` in index order, `embedding` (little-endian float32),
+    or `error`, a sentence, with an `error_code` if it is not the request that is wrong.
 
     `prompt_logprobs`, where asked for, are of all the prompt's tokens but the first.
     Where the grammar is to blame, `error` is the library's reason, and `grammar_part` the part
@@ -190,6 +207,7 @@ class Completion:
     prompt_tokens: int
     choices: tuple[Choice, ...] = ()
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None
+    embedding: bytes | None = None
     cached_tokens: int = field(default=0, compare=False)
     error: str | None = None
     error_code: str | None = None

@@ -100,7 +100,10 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a step and the cache can hold. A sequence of `max_model_len` tokens always fits."""
+    """What a step and the cache can hold. A sequence of `max_model_len` tokens always fits.
+
+    No blocks are no cache: embedding models compute every text whole, in one step.
+    """
 
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -109,7 +112,7 @@ class Limits:
     block_size: int
 
     def __post_init__(self) -> None:
-        if self.num_blocks * self.block_size < self.max_model_len:
+        if self.num_blocks and self.num_blocks * self.block_size < self.max_model_len:
             raise ValueError(
                 f"{self.num_blocks} blocks of {self.block_size} tokens cannot hold one sequence "
                 f"of max_model_len={self.max_model_len} tokens"

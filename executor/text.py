@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import jinja2
 import jinja2.meta
@@ -72,6 +72,16 @@ class HfTokenizer:
         self._added_ids = frozenset(added)
         self._special = {token.content: id for id, token in added.items() if token.special}
         self._is_byte_level = "ByteLevel" in repr(self._rust.decoder)
+
+    @property
+    def backend(self) -> RustTokenizer:
+        """What turns texts into ids, as the tokenizer's file has it."""
+        return self._rust
+
+    @property
+    def truncation_side(self) -> Literal["left", "right"]:
+        """From which end the model's tokenizer cuts what is too long."""
+        return "left" if self._tokenizer.truncation_side == "left" else "right"
 
     @property
     def chat_template(self) -> str:

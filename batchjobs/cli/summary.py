@@ -84,6 +84,11 @@ def profile_lines(profile: StepTimes) -> Iterator[str]:
 
 
 def _report_line(report: ModelReport) -> str:
+    if not report.generates:
+        return (
+            f"{plain(report.model)}: {report.tokens_per_second:,.1f} tok/s of prompts"
+            f" in {report.wall_seconds:,.1f} s, {report.mean_running:.1f} a step on average"
+        )
     return (
         f"{plain(report.model)}: {report.tokens_per_second:,.1f} tok/s generated"
         f" in {report.wall_seconds:,.1f} s, {report.mean_running:.1f} running on average,"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from batchjobs.endpoints.base import Endpoint
 from batchjobs.endpoints.chat_completions import ChatCompletions
 from batchjobs.endpoints.completions import Completions
+from batchjobs.endpoints.embeddings import Embeddings
 from batchjobs.endpoints.fields import not_among
 from batchjobs.endpoints.responses import Responses
 
-_ALL: tuple[Endpoint, ...] = (ChatCompletions(), Completions(), Responses())
+_ALL: tuple[Endpoint, ...] = (ChatCompletions(), Completions(), Embeddings(), Responses())
 
 ENDPOINTS: dict[str, Endpoint] = {endpoint.url: endpoint for endpoint in _ALL}
 

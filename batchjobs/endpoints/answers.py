@@ -18,7 +18,9 @@ GrammarFault = Callable[[str, str], InvalidRequestError]
 """The error for the part of a grammar that is to blame, and the reason."""
 
 
-def check_answered(completions: Sequence[Completion], grammar_fault: GrammarFault) -> None:
+def check_answered(
+    completions: Sequence[Completion], grammar_fault: GrammarFault | None = None
+) -> None:
     """Raise if a request came to nothing, or ran out of its time.
 
     The public API has no `finish_reason` for the latter, and strict clients take no other words
@@ -28,7 +30,7 @@ def check_answered(completions: Sequence[Completion], grammar_fault: GrammarFaul
         if completion.error is not None:
             if completion.error_code is not None:
                 raise BatchJobsError(completion.error, code=completion.error_code)
-            if completion.grammar_part is not None:
+            if completion.grammar_part is not None and grammar_fault is not None:
                 raise grammar_fault(completion.grammar_part, completion.error)
             raise InvalidRequestError(completion.error)
         if any(choice.finish_reason is FinishReason.TIMEOUT for choice in completion.choices):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, Literal, Protocol
 
 from batchjobs.endpoints.support import Parameter
+from batchjobs.errors import InvalidRequestError
 from executor.request import Completion, Request
 
 Body = dict[str, Any]
@@ -54,6 +56,42 @@ class Tokenizer(Protocol):
     def vocab_size(self) -> int: ...
 
 
+class Task(StrEnum):
+    """What a model is for, and what an endpoint needs one for; the words are vLLM's."""
+
+    GENERATE = "generate"
+    EMBED = "embed"
+
+
+class TextEncoder(Protocol):
+    """Text to the token ids of an embedding model (`executor.embedding.tokens` has the real
+    one)."""
+
+    def __call__(
+        self,
+        text: str,
+        *,
+        special_tokens: bool = True,
+        longest: int | None = None,
+        side: Literal["left", "right"] | None = None,
+    ) -> list[int]:
+        """Of more than `longest`, those on `side` are cut off (None: where the model's own
+        tokenizer cuts); special tokens stay, and count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingFacts:
+    """What is special about a model that embeds. Its vectors have `dimensions` numbers, and may
+    be cut to those of `matryoshka`: None to none, () to any. `prompts` are its own, by name,
+    and are part of what is pooled if it `pools_prompt`."""
+
+    encode: TextEncoder
+    dimensions: int
+    matryoshka: tuple[int, ...] | None = None
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    pools_prompt: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelContext:
     """The model a line runs on. `name` is what the line asked for and gets back; `sampling` are
@@ -66,6 +104,12 @@ class ModelContext:
     sampling: Mapping[str, float] = field(default_factory=dict)
     ignore_unknown: bool = False
     """Leave unknown parameters out, where the line would fail otherwise."""
+    embedding: EmbeddingFacts | None = None
+    """None for a model that generates text."""
+
+    @property
+    def task(self) -> Task:
+        return Task.GENERATE if self.embedding is None else Task.EMBED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +136,7 @@ class Endpoint(Protocol):
     the run (an error fails the line)."""
 
     url: str
+    task: Task
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
@@ -114,3 +159,15 @@ class Endpoint(Protocol):
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]
     ) -> Body:
         """The public API's response body; `completions` in the order of `prepare`'s requests."""
+
+
+def check_task(endpoint: Endpoint, model: ModelContext) -> None:
+    """Raise InvalidRequestError if the model is not for what the endpoint gives."""
+    if endpoint.task is model.task:
+        return
+    what = {
+        Task.EMBED: "gives embeddings and generates no text: its endpoint is /v1/embeddings",
+        Task.GENERATE: "generates text and gives no embeddings: /v1/embeddings needs another",
+    }[model.task]
+    message = f"The model '{model.name}' does not support {endpoint.url}: it {what}."
+    raise InvalidRequestError(message, param="model", code="unsupported_model")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, prompt_logprobs, token_logprobs, usage
-from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext
+from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Task
 from batchjobs.endpoints.chats import ChatSettings, Turn, call_id, read_turn
 from batchjobs.endpoints.fields import invalid_value, read_boolean, read_integer
 from batchjobs.endpoints.messages import read_messages
@@ -34,6 +34,7 @@ _FUNCTIONS = ToolShape(key="function")
 
 class ChatCompletions:
     url = "/v1/chat/completions"
+    task = Task.GENERATE
     parameters: Mapping[str, Parameter] = {
         **COMMON,
         **SAMPLING,

@@ -11,7 +11,14 @@ from functools import partial
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, prompt_logprobs, usage
-from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Tokenizer
+from batchjobs.endpoints.base import (
+    Body,
+    LineContext,
+    LineProblem,
+    ModelContext,
+    Task,
+    Tokenizer,
+)
 from batchjobs.endpoints.fields import (
     check_length,
     empty_array,
@@ -33,6 +40,7 @@ from batchjobs.endpoints.samplers import MAX_CHOICES, MAX_TOP_LOGPROBS, SAMPLING
 from batchjobs.endpoints.shapes import RESPONSE_FORMAT, read_shape
 from batchjobs.endpoints.support import Parameter, honoured, refused
 from batchjobs.endpoints.text_logprobs import Echo, text_logprobs
+from batchjobs.endpoints.token_ids import check_token_ids, is_integer
 from batchjobs.errors import InvalidRequestError
 from executor.request import Choice, Completion, Request, SamplingParams
 
@@ -42,6 +50,7 @@ DEFAULT_MAX_TOKENS = 16
 
 class Completions:
     url = "/v1/completions"
+    task = Task.GENERATE
     parameters: Mapping[str, Parameter] = {
         **COMMON,
         **SAMPLING,
@@ -197,7 +206,7 @@ def _echoes(body: Body, tokenizer: Tokenizer) -> Iterator[Echo]:
     if not body.get("echo"):
         yield from itertools.repeat(Echo())
     prompt = body["prompt"]
-    prompts = [prompt] if isinstance(prompt, str) or _is_integer(prompt[0]) else prompt
+    prompts = [prompt] if isinstance(prompt, str) or is_integer(prompt[0]) else prompt
     for one in prompts:
         text = one if isinstance(one, str) else _decode(one, tokenizer)
         token_ids = tokenizer.encode(one) if isinstance(one, str) else one
@@ -217,8 +226,8 @@ def _read_prompts(body: Body, tokenizer: Tokenizer) -> list[list[int]]:
         raise wrong_type("prompt", "a string or an array", prompt)
     if not prompt:
         raise empty_array("prompt")
-    if _is_integer(prompt[0]):
-        return [_check_token_ids("prompt", prompt, tokenizer)]
+    if is_integer(prompt[0]):
+        return [check_token_ids("prompt", prompt, tokenizer.vocab_size)]
     check_length("prompt", prompt, MAX_PROMPTS)
     return [_read_prompt(f"prompt[{index}]", one, tokenizer) for index, one in enumerate(prompt)]
 
@@ -230,7 +239,7 @@ def _read_prompt(name: str, prompt: object, tokenizer: Tokenizer) -> list[int]:
         raise wrong_type(name, "a string or an array of token ids", prompt)
     if not prompt:
         raise empty_array(name)
-    return _check_token_ids(name, prompt, tokenizer)
+    return check_token_ids(name, prompt, tokenizer.vocab_size)
 
 
 def _encode(name: str, text: str, tokenizer: Tokenizer) -> list[int]:
@@ -238,17 +247,3 @@ def _encode(name: str, text: str, tokenizer: Tokenizer) -> list[int]:
     if not token_ids:
         raise invalid_value(name, "an empty text has no token to go on from.")
     return token_ids
-
-
-def _check_token_ids(name: str, token_ids: list[Any], tokenizer: Tokenizer) -> list[int]:
-    for index, token_id in enumerate(token_ids):
-        if not _is_integer(token_id):
-            raise wrong_type(f"{name}[{index}]", "a token id (an integer)", token_id)
-        if not 0 <= token_id < tokenizer.vocab_size:
-            why = f"token id {token_id} is outside the vocabulary of {tokenizer.vocab_size}."
-            raise invalid_value(f"{name}[{index}]", why)
-    return token_ids
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

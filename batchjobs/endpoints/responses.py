@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, token_logprobs, usage
-from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext
+from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Task
 from batchjobs.endpoints.chats import ChatSettings, Turn, call_id, read_turn
 from batchjobs.endpoints.fields import (
     check_keys,
@@ -46,6 +46,7 @@ _NOTHING_KEPT = "nothing is kept between requests"
 
 class Responses:
     url = "/v1/responses"
+    task = Task.GENERATE
     parameters: Mapping[str, Parameter] = {
         **COMMON,
         **SAMPLING,

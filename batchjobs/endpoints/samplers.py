@@ -17,6 +17,7 @@ from batchjobs.endpoints.fields import (
     wrong_type,
 )
 from batchjobs.endpoints.support import Parameter, honoured
+from batchjobs.endpoints.token_ids import check_token_ids
 from batchjobs.errors import InvalidRequestError
 from executor.request import Grammar, SamplingParams
 
@@ -144,13 +145,7 @@ def _read_token_ids(body: Body, name: str, vocab_size: int) -> tuple[int, ...] |
         return None
     if not isinstance(value, list):
         raise wrong_type(name, "an array of token ids", value)
-    for index, token_id in enumerate(value):
-        where = f"{name}[{index}]"
-        if isinstance(token_id, bool) or not isinstance(token_id, int):
-            raise wrong_type(where, "a token id (an integer)", token_id)
-        if not 0 <= token_id < vocab_size:
-            why = f"token id {token_id} is outside the vocabulary of {vocab_size}."
-            raise invalid_value(where, why)
+    check_token_ids(name, value, vocab_size)
     if not value and name == "allowed_token_ids":
         raise empty_array(name)
     return tuple(sorted(set(value)))

@@ -6,6 +6,7 @@ import io
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -16,6 +17,7 @@ from batchjobs.models import Model
 from batchjobs.queue import jobs
 from batchjobs.settings import Settings
 from batchjobs.states import JobState
+from batchjobs.worker.embedders import is_embedder
 from batchjobs.worker.engines import CheckpointEngines, engine_settings
 from batchjobs.worker.progress import RunReport
 from batchjobs.worker.runner import run_jobs
@@ -23,7 +25,7 @@ from batchjobs.worker.stop import StopSignal
 from executor.threads import yield_when_idle
 
 QUESTION = "What is the capital of France?"
-_ENDPOINT = "/v1/chat/completions"
+_CHAT, _EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 _MAX_TOKENS = 16
 
 
@@ -64,7 +66,7 @@ def try_model(settings: Settings, model: Model) -> Trial:
     with tempfile.TemporaryDirectory(prefix="batchjobs-doctor-") as home:
         apart = settings.model_copy(update={"home": Path(home)})
         with Deployment.open(apart) as deployment:
-            job_id = _submit(deployment, model)
+            job_id = _submit(deployment, model, _question(model))
             report = run_jobs(
                 deployment,
                 job_id=job_id,
@@ -75,14 +77,21 @@ def try_model(settings: Settings, model: Model) -> Trial:
             return Trial(answer=_answer(deployment, job_id), report=report)
 
 
-def _submit(deployment: Deployment, model: Model) -> str:
+def _question(model: Model) -> dict[str, Any]:
+    """The line to try the model with."""
+    line = {"custom_id": "doctor", "method": "POST"}
+    if is_embedder(model):
+        return {**line, "url": _EMBEDDINGS, "body": {"model": model.name, "input": QUESTION}}
     body = {
         "model": model.name,
         "messages": [{"role": "user", "content": QUESTION}],
         "temperature": 0,
         "max_tokens": _MAX_TOKENS,
     }
-    line = {"custom_id": "doctor", "method": "POST", "url": _ENDPOINT, "body": body}
+    return {**line, "url": _CHAT, "body": body}
+
+
+def _submit(deployment: Deployment, model: Model, line: dict[str, Any]) -> str:
     file = files.add_file(
         deployment,
         io.BytesIO(orjson.dumps(line)),
@@ -101,7 +110,7 @@ def _submit(deployment: Deployment, model: Model) -> str:
             session,
             deployment.clock,
             input_file_id=file.id,
-            endpoint=_ENDPOINT,
+            endpoint=line["url"],
             completion_window="24h",
             max_window_hours=deployment.settings.max_completion_window_hours,
         )
@@ -117,4 +126,7 @@ def _answer(deployment: Deployment, job_id: str) -> str:
         file = files.get_file(session, job.output_file_id)
     with files.open_file(deployment.store, file) as content:
         record = orjson.loads(content.read())
-    return str(record["response"]["body"]["choices"][0]["message"]["content"])
+    body = record["response"]["body"]
+    if "data" in body:
+        return f"{len(body['data'][0]['embedding']):,} numbers"
+    return str(body["choices"][0]["message"]["content"])

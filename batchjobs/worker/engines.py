@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from batchjobs import __version__
-from batchjobs.endpoints.base import Body, ModelContext, Tokenizer
+from batchjobs.endpoints.base import Body, EmbeddingFacts, ModelContext, Tokenizer
 from batchjobs.errors import ModelError
 from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
@@ -57,6 +57,8 @@ class LoadedModel:
     profile: Profile | None = None
     sampling: Body = field(default_factory=dict)
     """What lines that leave a parameter out are given."""
+    embedding: EmbeddingFacts | None = None
+    """None for a model that generates text."""
 
     def context(self, name: str, *, ignore_unknown: bool = False) -> ModelContext:
         """For lines that ask for the model as `name`."""
@@ -67,6 +69,7 @@ class LoadedModel:
             fingerprint=self.fingerprint,
             ignore_unknown=ignore_unknown,
             sampling=self.sampling,
+            embedding=self.embedding,
         )
 
 
@@ -85,10 +88,14 @@ class CheckpointEngines:
 
     def load(self, model: Model) -> LoadedModel:
         yield_when_idle()
+        from batchjobs.worker.embedders import load_embedder
         from executor.build import build_engine
         from executor.errors import EngineError
         from executor.loading import Checkpoint
 
+        embedder = load_embedder(model, self._settings, profiled=self._profiled)
+        if embedder is not None:
+            return embedder
         defaults = ModelDefaults.of(model)
         settings = engine_settings(self._settings)
         try:

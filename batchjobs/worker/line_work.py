@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from batchjobs import wire
-from batchjobs.endpoints.base import Endpoint, LineContext, ModelContext
+from batchjobs.endpoints.base import Endpoint, LineContext, ModelContext, check_task
 from batchjobs.errors import BatchJobsError
 from batchjobs.ids import line_digest
 from batchjobs.queue.claims import Claim
@@ -39,11 +39,13 @@ class LineWork:
 
     def prepare(self) -> list[Request]:
         """The engine requests of the line. Raises BatchJobsError when it cannot run."""
-        requests = _isolated(
-            lambda: self.endpoint.prepare(self.line.body, self.context, self.model), self.line
-        )
+        requests = _isolated(self._requests, self.line)
         self.expected = len(requests)
         return requests
+
+    def _requests(self) -> list[Request]:
+        check_task(self.endpoint, self.model)
+        return self.endpoint.prepare(self.line.body, self.context, self.model)
 
     def answer(self) -> tuple[Outcome, dict[str, Any]]:
         """The line's outcome and its record in the output or error file."""

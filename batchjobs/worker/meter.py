@@ -60,7 +60,7 @@ class Meter:
             total=lines,
             prompt_tokens=metrics.prompt_tokens_total,
             completion_tokens=metrics.generation_tokens_total,
-            tokens_per_second=metrics.generation_tokens_total / elapsed if elapsed else 0.0,
+            tokens_per_second=self._delivered(metrics) / elapsed if elapsed else 0.0,
             eta_seconds=estimate_seconds(remaining, metrics, self._completed_tokens, elapsed),
             running=metrics.num_requests_running,
             waiting=metrics.num_requests_waiting,
@@ -95,6 +95,12 @@ class Meter:
 
     def _metrics(self) -> EngineMetrics:
         return self._loaded.engine.metrics.since(self._earlier)
+
+    def _delivered(self, metrics: EngineMetrics) -> int:
+        """Tokens generated, or those of texts that were embedded."""
+        if self._loaded.embedding is not None:
+            return metrics.covered_tokens_total
+        return metrics.generation_tokens_total
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from batchjobs.deployment import Deployment
@@ -28,6 +29,9 @@ from batchjobs.worker.stop import StopSignal
 from batchjobs.worker.watchdog import Watchdog
 from executor.request import Completion, Request
 
+MAX_UNWRITTEN_BYTES = 64 << 20
+"""Of results in memory, whose checkpoint is then due at once: vectors are long."""
+
 
 class ModelSession:
     """Answers every claimable shard of one model, of one job or of all.
@@ -35,7 +39,8 @@ class ModelSession:
     | what | when | where |
     |---|---|---|
     | claim | the engine wants requests and no open shard has lines left | `_requests` |
-    | checkpoint | every checkpoint_seconds, and when a shard or the run ends | `_checkpoint` |
+    | checkpoint | every checkpoint_seconds, at a shard's and the run's end, | `_checkpoint` |
+    | | and when more than MAX_UNWRITTEN_BYTES are not stored | |
     | heartbeat | every third of a lease, between steps: a hung engine loses its shards | `_tick` |
     | cancel, expiry | every poll_seconds; running generations stop before the next step | `_poll` |
     """
@@ -197,11 +202,7 @@ class ModelSession:
         for number, request in enumerate(requests):
             if key not in self._lines:
                 return  # the shard was given back while this line was half in the engine
-            yield Request(
-                id=f"{key}:{number}",
-                prompt_token_ids=request.prompt_token_ids,
-                sampling=request.sampling,
-            )
+            yield replace(request, id=f"{key}:{number}")
 
     def _take(self, completion: Completion) -> None:
         key, _, number = completion.request_id.rpartition(":")
@@ -214,6 +215,8 @@ class ModelSession:
         shard = self._open[int(key.partition(":")[0])]
         shard.add(work.line, *work.answer(), list(work.completions.values()))
         self._finish_if_complete(shard)
+        if sum(held.unwritten_bytes for held in self._open.values()) > MAX_UNWRITTEN_BYTES:
+            self._checkpoint()
 
     def _finish_if_complete(self, shard: OpenShard) -> None:
         claim = shard.claim

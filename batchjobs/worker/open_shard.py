@@ -38,6 +38,7 @@ class OpenShard:
         self._store = store
         self._parts_named = 0
         self._unwritten: list[bytes] = []
+        self.unwritten_bytes = 0
         self._unwritten_tally = Tally()
         self._uncommitted: _WrittenPart | None = None
         with database.read() as session:
@@ -66,6 +67,7 @@ class OpenShard:
     ) -> None:
         """Note the result of a line; `record` is its line in the output or error file."""
         self._unwritten.append(part_line(line.number, outcome, record))
+        self.unwritten_bytes += len(self._unwritten[-1])
         if outcome is Outcome.FAILED:
             completions = ()  # a failed line states no usage, and the job's is the lines' sum
         self._unwritten_tally += Tally(
@@ -105,6 +107,7 @@ class OpenShard:
         self._parts_named += 1  # also if `put` fails: its object may still appear
         self._store.put(part.facts.key, data)
         self._unwritten, self._unwritten_tally = [], Tally()
+        self.unwritten_bytes = 0
         return part
 
     def _commit(self, part: _WrittenPart) -> None:

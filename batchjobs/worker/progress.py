@@ -22,7 +22,7 @@ class Progress:
     prompt_tokens: int
     completion_tokens: int
     tokens_per_second: float
-    """Generated tokens, over the time since the model was ready."""
+    """Generated tokens, or those of texts embedded, over the time since the model was ready."""
     eta_seconds: float | None
     running: int
     waiting: int
@@ -47,9 +47,14 @@ class ModelReport:
     profile: StepTimes | None
 
     @property
+    def generates(self) -> bool:
+        """Whether text came out, and not vectors alone."""
+        return self.completion_tokens > 0
+
+    @property
     def tokens_per_second(self) -> float:
-        """Generated tokens a second."""
-        return self.completion_tokens / self.wall_seconds if self.wall_seconds else 0.0
+        """Generated tokens a second; where nothing is generated, those of prompts."""
+        return _rate(self.prompt_tokens, self.completion_tokens, self.wall_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +77,11 @@ class RunReport:
 
     @property
     def tokens_per_second(self) -> float:
-        return self.completion_tokens / self.wall_seconds if self.wall_seconds else 0.0
+        return _rate(self.prompt_tokens, self.completion_tokens, self.wall_seconds)
+
+
+def _rate(prompt_tokens: int, completion_tokens: int, seconds: float) -> float:
+    return (completion_tokens or prompt_tokens) / seconds if seconds else 0.0
 
 
 def estimate_seconds(

@@ -87,7 +87,7 @@ def engine_figures(
     recorder.end()
     computed, again = metrics.computed_tokens_total, metrics.num_recomputed_tokens_total
     pool_bytes = None
-    if recorder.tally is not None:
+    if recorder.tally is not None and limits.num_blocks:
         pool_bytes = limits.num_blocks * limits.block_size * recorder.tally.cost.kv_bytes
     return RunFigures(
         requests=requests,
@@ -105,7 +105,7 @@ def engine_figures(
         step_p99=recorder.steps.percentile(0.99),
         preemptions=metrics.num_preemptions_total,
         recomputed_tokens=again,
-        kv_peak_share=metrics.kv_cache_usage_peak,
+        kv_peak_share=metrics.kv_cache_usage_peak if limits.num_blocks else None,
         kv_peak_bytes=None
         if pool_bytes is None
         else round(metrics.kv_cache_usage_peak * pool_bytes),

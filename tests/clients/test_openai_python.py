@@ -172,7 +172,7 @@ def test_what_is_wrong_is_told_by_name(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         client.batches.create(
             input_file_id="file-1",
-            endpoint="/v1/embeddings",
+            endpoint="/v1/moderations",
             completion_window="24h",
         )
     assert (refused.value.param, refused.value.code) == ("endpoint", "invalid_value")

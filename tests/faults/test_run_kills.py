@@ -151,3 +151,38 @@ def test_ten_kills_lose_nothing_and_double_nothing(home: Path, tmp_path: Path) -
     ]
     assert answers(mended[0]) == answers(whole[0])
     assert len(records(mended[1])) == len(records(whole[1])) == 8
+
+
+def test_a_killed_run_of_embeddings_goes_on(tmp_path: Path, embedding_model: Path) -> None:
+    home, source = tmp_path / "home", tmp_path / "in.jsonl"
+    must_run(home, "models", "add", "e", str(embedding_model))
+    text = "Embeddings of number {} are long: " + "so are their lines. " * 5
+    lines = [
+        {
+            "custom_id": f"line-{number}",
+            "method": "POST",
+            "url": "/v1/embeddings",
+            "body": {"model": "e", "input": [text.format(number), f"{number}"]},
+        }
+        for number in range(400)
+    ]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    eager = {
+        "BATCHJOBS_CHECKPOINT_SECONDS": "0.1",
+        "BATCHJOBS_SHARD_MAX_LINES": "64",
+        "BATCHJOBS_MAX_NUM_BATCHED_TOKENS": "128",
+    }
+    job_id = json.loads(must_run(home, "submit", str(source), "--detach", "--json", **eager))["id"]
+    with command(home, "resume", job_id, **eager) as process:
+        wait_for_parts(home, process, 2)
+        assert process.poll() is None, "the job ended before the kill"
+        process.kill()
+        process.wait()
+        kept = parts(home)
+    assert 0 < sum(lines for _, lines in kept) < 400
+    must_run(home, "resume", job_id, "-o", str(tmp_path / "out.jsonl"), **eager)
+    assert parts(home)[: len(kept)] == kept
+    found = records(tmp_path / "out.jsonl")
+    assert [record["custom_id"] for record in found] == [f"line-{i}" for i in range(400)]
+    bodies = [record["response"]["body"] for record in found]
+    assert {len(item["embedding"]) for body in bodies for item in body["data"]} == {384}

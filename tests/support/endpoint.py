@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
-from batchjobs.endpoints.base import LineContext, ModelContext
+from batchjobs.endpoints.base import EmbeddingFacts, LineContext, ModelContext
 from executor.request import Choice, Completion, FinishReason, TokenLogprob
 from tests.support.tokenizer import ByteTokenizer
 
 LINE = LineContext(id="0123456789abcdef0123456789abcdef", created=1767323045, seed=42)
 MODEL = ModelContext(
     name="gpt-4o-mini", tokenizer=ByteTokenizer(), max_model_len=100, fingerprint="fp_1"
+)
+
+
+def encode_marked(
+    text: str,
+    *,
+    special_tokens: bool = True,
+    longest: int | None = None,
+    side: Literal["left", "right"] | None = None,
+) -> list[int]:
+    """A token a byte, between `<` and `>`."""
+    data = text.encode()
+    if longest is not None:
+        kept = max(0, longest - 2 * special_tokens)
+        data = data[max(0, len(data) - kept) :] if side == "left" else data[:kept]
+    return list(b"<" + data + b">" if special_tokens else data)
+
+
+EMBEDDER = ModelContext(
+    name="text-embedding-3-small",
+    tokenizer=ByteTokenizer(),
+    max_model_len=100,
+    fingerprint="fp_2",
+    embedding=EmbeddingFacts(encode=encode_marked, dimensions=3),
 )
 
 

@@ -48,9 +48,6 @@ _HEAD = (
     " `unknown_parameter`; with `BATCHJOBS_IGNORE_UNKNOWN=true` it is left out instead, as is an"
     " unknown key of a message, a content part or a tool. What is refused stays refused.\n"
 )
-_UNSERVED = (
-    "Not served: a batch of it is refused when it is created (`invalid_value`, `endpoint`).\n"
-)
 
 
 def fields(url: str) -> list[str]:
@@ -65,9 +62,7 @@ def render() -> str:
 
 def _section(url: str) -> str:
     head = f"## {url}\n"
-    endpoint = ENDPOINTS.get(url)
-    if endpoint is None:
-        return "\n".join([head, _UNSERVED, *_table(fields(url), {}), ""])
+    endpoint = ENDPOINTS[url]
     extensions = sorted(set(endpoint.parameters) - set(fields(url)))
     return "\n".join(
         [

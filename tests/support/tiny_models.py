@@ -60,6 +60,13 @@ def tiny_config(family: str, **overrides: Any) -> Any:
 def save_tiny(folder: Path, config: Any) -> None:
     """A checkpoint folder with random weights and a byte tokenizer of 128 tokens."""
     tiny_model(config, attention="eager").save_pretrained(folder)
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}<s>{{ m.content }}{% endfor %}</s>"
+    tokenizer.save_pretrained(folder)
+
+
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """One token for each of 125 bytes, behind three special ones."""
     vocabulary = {"<pad>": 0, "<s>": 1, "</s>": 2}
     printable = [chr(code) for code in range(0x21, 0x7F)]
     rare = sorted(set(ByteLevel.alphabet()) - {*printable, "Ġ"})
@@ -68,11 +75,9 @@ def save_tiny(folder: Path, config: Any) -> None:
     backend = Tokenizer(BPE(vocab=vocabulary, merges=[]))
     backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
     backend.decoder = ByteLevelDecoder()
-    tokenizer = PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
     )
-    tokenizer.chat_template = "{% for m in messages %}<s>{{ m.content }}{% endfor %}</s>"
-    tokenizer.save_pretrained(folder)
 
 
 def tiny_model(config: Any, *, attention: str) -> Any:

@@ -72,4 +72,5 @@ def run_ours(
 
 
 def _warm_up(request: Request) -> Request:
-    return Request(id="warm-up", prompt_token_ids=request.prompt_token_ids[-16:], sampling=_WARM_UP)
+    beginning = request.prompt_token_ids[-16:]
+    return replace(request, id="warm-up", prompt_token_ids=beginning, sampling=_WARM_UP)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 from batchjobs.endpoints import ENDPOINTS
-from batchjobs.endpoints.base import LineContext, ModelContext
+from batchjobs.endpoints.base import LineContext, ModelContext, check_task
 from batchjobs.envelope import read_body
 from batchjobs.errors import InvalidFileError, InvalidRequestError
 from batchjobs.jsonl import RawLine, parse_object, read_lines
@@ -46,17 +47,11 @@ def _prepare(raw: RawLine, path: Path, model: ModelContext) -> list[Request]:
         endpoint = ENDPOINTS[url]
         if problem := endpoint.check(body):
             raise InvalidRequestError(problem.message)
+        check_task(endpoint, model)
         prepared = endpoint.prepare(body, _context(raw.number), model)
     except InvalidRequestError as wrong:
         raise InvalidFileError(f"{path}, line {raw.number}: {wrong.message}") from wrong
-    return [
-        Request(
-            id=f"{raw.number}:{request.id}",
-            prompt_token_ids=request.prompt_token_ids,
-            sampling=request.sampling,
-        )
-        for request in prepared
-    ]
+    return [replace(request, id=f"{raw.number}:{request.id}") for request in prepared]
 
 
 def _context(number: int) -> LineContext:

@@ -6,7 +6,7 @@ import gc
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,8 @@ def run_bench(settings: Settings, model: Model, plan: BenchPlan, show: Progress)
     loaded = CheckpointEngines(settings, profiled=plan.profiled).load(model)
     requests = _requests(plan, loaded, settings)
     _check_length(requests, loaded)
+    if loaded.embedding is not None:
+        plan = replace(plan, against=())  # the other ways are ways to generate
     device, decisions = loaded.device, loaded.decisions
     assert device is not None, "a checkpoint's engine has a device"
     peak = machine_peak(device)
@@ -135,6 +137,11 @@ def _requests(plan: BenchPlan, loaded: LoadedModel, settings: Settings) -> list[
             loaded.context("bench"),
             count=plan.requests,
             max_line_bytes=settings.max_line_bytes,
+        )
+    if loaded.embedding is not None:
+        raise UsageError(
+            "An embedding model is measured with texts of yours: --workload FILE.jsonl, of"
+            " lines for /v1/embeddings."
         )
     count = plan.requests or DEFAULT_REQUESTS[plan.workload]
     try:

@@ -39,4 +39,6 @@ def same_answers(ours: Answers, theirs: Answers) -> int:
 
 def longest(requests: Sequence[Request]) -> int:
     """Tokens of the longest request, prompt and answer."""
-    return max(len(r.prompt_token_ids) + r.sampling.max_tokens for r in requests)
+    return max(
+        len(r.prompt_token_ids) + (0 if r.pooling else r.sampling.max_tokens) for r in requests
+    )

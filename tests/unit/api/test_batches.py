@@ -170,7 +170,7 @@ def test_every_bad_line_is_an_error_of_the_batch(
         ({"input_file_id": "a\0"}, "input_file_id", "invalid_value"),
         ({"input_file_id": ""}, "input_file_id", "invalid_value"),
         ({"endpoint": None}, "endpoint", "missing_required_parameter"),
-        ({"endpoint": "/v1/embeddings"}, "endpoint", "invalid_value"),
+        ({"endpoint": "/v1/moderations"}, "endpoint", "invalid_value"),
         ({"completion_window": None}, "completion_window", "missing_required_parameter"),
         ({"completion_window": "soon"}, "completion_window", "invalid_value"),
         ({"completion_window": 24}, "completion_window", "invalid_type"),

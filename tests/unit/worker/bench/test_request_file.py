@@ -42,7 +42,7 @@ def test_only_the_first_lines_are_read_if_so_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (line(url="/v1/embeddings"), "line 2: its url is none of"),
+        (line(url="/v1/moderations"), "line 2: its url is none of"),
         (line(method="GET"), "line 2: Invalid method 'GET'"),
         (line(body={"prompt": 5}), "line 2: "),
         (line(body={"prompt": "x" * 2000}), "line 2: it is too long"),

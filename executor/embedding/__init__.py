@@ -1,0 +1,1 @@
+"""Embedding models: whole texts in, one vector each out, in packed steps without padding."""
