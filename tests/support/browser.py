@@ -17,7 +17,15 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    Playwright,
+    Request,
+    expect,
+    sync_playwright,
+)
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
@@ -31,7 +39,8 @@ ARGUMENTS = (
     "--disable-sync",
 )
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
-WAIT_MS = 15_000
+WAIT_MS = 60_000
+"""For a machine that does much else; nothing here takes a second on a quiet one."""
 
 Scheme = Literal["light", "dark"]
 
@@ -82,6 +91,7 @@ def browser() -> Iterator[Browser]:
     )
     if program is None:
         pytest.skip("there is no Chromium on this machine: apt-get install chromium")
+    expect.set_options(timeout=WAIT_MS)
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         launched = _launch(playwright, program, Path(home))
         yield launched
