@@ -38,6 +38,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+PICTURES = "BATCHJOBS_TEST_SCREENSHOTS"
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 WAIT_MS = 60_000
 """For a machine that does much else; nothing here takes a second on a quiet one."""
@@ -125,8 +126,11 @@ def looking(browser: Browser, form: Form | None = None) -> Iterator[Watched]:
         context.close()
 
 
+def wants_pictures() -> bool:
+    return bool(os.environ.get(PICTURES))
+
+
 def take_picture(page: Page, name: str, form: Form) -> None:
-    """Where pictures are wanted."""
-    if folder := os.environ.get("BATCHJOBS_TEST_SCREENSHOTS"):
-        path = Path(folder) / f"{name}-{form}.png"
+    if wants_pictures():
+        path = Path(os.environ[PICTURES]) / f"{name}-{form}.png"
         page.screenshot(path=path, full_page=True, animations="disabled")
