@@ -17,7 +17,15 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    Playwright,
+    Request,
+    expect,
+    sync_playwright,
+)
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
@@ -30,8 +38,10 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+PICTURES = "BATCHJOBS_TEST_SCREENSHOTS"
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
-WAIT_MS = 15_000
+WAIT_MS = 60_000
+"""For a machine that does much else; nothing here takes a second on a quiet one."""
 
 Scheme = Literal["light", "dark"]
 
@@ -82,6 +92,7 @@ def browser() -> Iterator[Browser]:
     )
     if program is None:
         pytest.skip("there is no Chromium on this machine: apt-get install chromium")
+    expect.set_options(timeout=WAIT_MS)
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         launched = _launch(playwright, program, Path(home))
         yield launched
@@ -115,8 +126,11 @@ def looking(browser: Browser, form: Form | None = None) -> Iterator[Watched]:
         context.close()
 
 
+def wants_pictures() -> bool:
+    return bool(os.environ.get(PICTURES))
+
+
 def take_picture(page: Page, name: str, form: Form) -> None:
-    """Where pictures are wanted."""
-    if folder := os.environ.get("BATCHJOBS_TEST_SCREENSHOTS"):
-        path = Path(folder) / f"{name}-{form}.png"
+    if wants_pictures():
+        path = Path(os.environ[PICTURES]) / f"{name}-{form}.png"
         page.screenshot(path=path, full_page=True, animations="disabled")

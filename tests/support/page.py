@@ -11,6 +11,24 @@ from batchjobs.deployment import Deployment
 from tests.support.api import new_secret
 
 FROM_THE_PAGE = {"sec-fetch-site": "same-origin"}
+OF_A_JOB = (
+    ("GET", "/jobs/{job_id}"),
+    ("GET", "/jobs/{job_id}/answers"),
+    ("GET", "/jobs/{job_id}/failed"),
+    ("GET", "/jobs/{job_id}/files/{kind}"),
+    ("GET", "/jobs/{job_id}/{action}"),
+    ("POST", "/jobs/{job_id}/cancel"),
+    ("POST", "/jobs/{job_id}/retry"),
+)
+"""The page's routes that name a job; the other routes name nothing of a tenant."""
+NAMELESS = (
+    ("GET", "/"),
+    ("GET", "/workers"),
+    ("GET", "/sign-in"),
+    ("POST", "/sign-in"),
+    ("POST", "/sign-out"),
+    ("GET", "/static/{digest}/{name:path}"),
+)
 _ROW = re.compile(r'<tr id="(batch_\w+)">')
 
 

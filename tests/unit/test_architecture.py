@@ -16,6 +16,7 @@ QUERYING = {
     "batchjobs/db.py",
     "batchjobs/files.py",
     "batchjobs/intake.py",
+    "batchjobs/sign_ins.py",
 }
 
 

@@ -57,6 +57,7 @@ def test_commands_are_documented() -> None:
         "docs/bench.md",
         "docs/cli.md",
         "docs/deploy.md",
+        "docs/page.md",
         "docs/performance.md",
         "tests/clients/README.md",
     ],

@@ -1,6 +1,7 @@
 """To one tenant, what is another's is as what never was: same status, body and headers.
 
-Every route stands in one of the two tables below; a new one without a place fails a test.
+Every route stands in one of the two tables below, or those of the page's in `tests.support.page`;
+a new one without a place fails a test.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from batchjobs.api.app import create_app
 from batchjobs.deployment import Deployment
 from batchjobs.finalize import finalize
 from batchjobs.intake import validate
+from tests.support import page
 from tests.support.api import bearer, create, lines, new_secret, upload
 from tests.support.engines import add_models
 from tests.support.jobs import (
@@ -204,7 +206,8 @@ def everything_of(client: TestClient) -> Any:
 
 
 def test_every_route_stands_in_a_table(app: FastAPI) -> None:
-    assert set(routes_of(app.routes)) == {*NAMING, *NAMELESS}
+    of_the_page = {*page.OF_A_JOB, *page.NAMELESS}
+    assert set(routes_of(app.routes)) == {*NAMING, *NAMELESS, *of_the_page}
 
 
 @pytest.mark.parametrize("route", NAMING, ids=" ".join)

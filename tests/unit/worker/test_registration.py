@@ -109,7 +109,7 @@ def test_database_that_fails_in_between_ends_no_worker(
     with Registration(deployment) as me:
         report = workers.report
 
-        def fail(*_: object) -> None:
+        def fail(*_: object, **__: object) -> None:
             raise DatabaseError("The database is away.")
 
         monkeypatch.setattr(workers, "report", fail)

@@ -134,10 +134,10 @@ def test_parts_that_go_while_they_are_read_are_told(
     assert client.get(f"/jobs/{running}").status_code == 200
 
 
-@pytest.mark.parametrize("place", ["x", "0", "-1.2", "0.999999", "9.9", "1." + "9" * 400, "²."])
-def test_place_that_is_none_does_no_harm(client: TestClient, ended: str, place: str) -> None:
-    reply = client.get(f"/jobs/{ended}/answers", params={"from": place})
-    assert reply.status_code == 200
+def test_place_that_is_none_does_no_harm(client: TestClient, ended: str) -> None:
+    for place in ("x", "0", "-1.2", "0.999999", "9.9", "1." + "9" * 400, "²."):
+        reply = client.get(f"/jobs/{ended}/answers", params={"from": place})
+        assert reply.status_code == 200, place
 
 
 def test_result_that_is_too_long_is_told_and_the_others_shown(

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from batchjobs.api.app import create_app
 from batchjobs.api.page.jobs import PAGE_JOBS
 from batchjobs.deployment import Deployment
+from batchjobs.finalize import finalize
 from batchjobs.models import Job
 from batchjobs.queue import jobs
 from tests.support.jobs import (
@@ -21,14 +22,16 @@ from tests.support.jobs import (
     complete,
     complete_all,
     create_job,
+    load_job,
     must_claim,
     open_deployment,
     request_line,
     start_job,
 )
-from tests.support.page import job_ids, link, sign_in, words
+from tests.support.page import OF_A_JOB, job_ids, link, sign_in, words
 from tests.support.page_jobs import add_thousands
 
+NEVER = f"batch_{'0' * 32}"
 MANY = 10_000
 MAX_SECONDS = 0.1
 
@@ -78,11 +81,27 @@ def test_tenant_sees_its_own_jobs_only(
     assert job_ids(closed.get("/").text) == [theirs]
     assert "All 1" in words(closed.get("/").text)
     assert job_ids(client.get("/").text) == [others]
-    for path in ("", "/answers", "/failed", "/cancel", "/files/input", "/files/so-far"):
-        assert closed.get(f"/jobs/{others}{path}").status_code == 404
-        assert closed.get(f"/jobs/batch_none{path}").status_code == 404
-    for action in ("cancel", "retry"):
-        assert closed.post(f"/jobs/{others}/{action}").status_code == 404
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_job_of_another_tenant_is_as_one_that_never_was(
+    deployment: Deployment, closed: TestClient, is_ended: bool
+) -> None:
+    theirs = start_job(deployment, [request_line("a"), request_line("b")])
+    if is_ended:
+        complete_all(deployment, theirs, failed={2})
+        finalize(deployment, theirs)
+    sign_in(closed, deployment, "research")
+    before = load_job(deployment, theirs).status
+    for method, path in OF_A_JOB:
+        for kind in ("input", "output", "error", "so-far", "cancel", "retry"):
+            known, unknown = (
+                closed.request(method, path.format(job_id=name, kind=kind, action=kind))
+                for name in (theirs, NEVER)
+            )
+            assert (known.status_code, unknown.status_code) == (404, 404)
+            assert known.text.replace(theirs, NEVER) == unknown.text
+    assert load_job(deployment, theirs).status == before
 
 
 def test_name_of_another_tenants_file_is_not_told(
@@ -95,33 +114,33 @@ def test_name_of_another_tenants_file_is_not_told(
     assert search(client, "secret") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "is_found"),
-    [
-        ("nightly", True),
-        ("NIGHTLY", True),
-        ("tiny", True),
-        ("suite-7", True),
-        ("tiny suite-7", True),
-        ("tiny suite-8", False),
-        ("Zürich", True),
-        ("%", False),
-        ("_", True),
-        ("nightly_arc", False),
-        ("100%", False),
-        ('"', False),
-        ("nightly\0", True),
-    ],
+SEARCHES = (
+    ("nightly", True),
+    ("NIGHTLY", True),
+    ("tiny", True),
+    ("suite-7", True),
+    ("tiny suite-7", True),
+    ("tiny suite-8", False),
+    ("Zürich", True),
+    ("%", False),
+    ("_", True),
+    ("nightly_arc", False),
+    ("100%", False),
+    ('"', False),
+    ("nightly\0", True),
 )
+
+
 def test_search_finds_ids_files_models_and_metadata(
-    deployment: Deployment, client: TestClient, text: str, is_found: bool
+    deployment: Deployment, client: TestClient
 ) -> None:
     metadata = {"suite": "suite-7", "where": "Zürich"}
     job_id = start_job(
         deployment, [request_line("a")], filename="nightly arc.jsonl", metadata=metadata
     )
     assert search(client, job_id[:12]) == [job_id]
-    assert search(client, text) == ([job_id] if is_found else [])
+    for text, is_found in SEARCHES:
+        assert search(client, text) == ([job_id] if is_found else []), text
 
 
 def test_filter_keeps_the_search_and_the_other_way_round(
@@ -181,12 +200,10 @@ def test_page_behind_a_job_that_is_gone_is_the_same(
     assert job_ids(client.get(behind).text) == expected
 
 
-@pytest.mark.parametrize("place", ["", "x", "1", "-", "1-", "9" * 400 + "-batch_1", "²-batch_1"])
-def test_place_that_is_none_is_the_beginning(
-    deployment: Deployment, client: TestClient, place: str
-) -> None:
+def test_place_that_is_none_is_the_beginning(deployment: Deployment, client: TestClient) -> None:
     job_id = create_job(deployment)
-    assert job_ids(client.get("/", params={"older": place}).text) == [job_id]
+    for place in ("", "x", "1", "-", "1-", "9" * 400 + "-batch_1", "²-batch_1"):
+        assert job_ids(client.get("/", params={"older": place}).text) == [job_id], place
 
 
 def test_page_of_ten_thousand_jobs_is_quick(deployment: Deployment) -> None:
