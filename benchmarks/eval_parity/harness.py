@@ -91,7 +91,11 @@ def main(folder: Path, model: str, task: str) -> None:
 def _task(folder: Path, task: str) -> dict[str, Any]:
     dataset = {"dataset_path": "json", "test_split": "test"}
     if task == "arc":
-        return {**ARC, **dataset, "dataset_kwargs": {"data_files": {"test": str(folder / "arc.jsonl")}}}
+        return {
+            **ARC,
+            **dataset,
+            "dataset_kwargs": {"data_files": {"test": str(folder / "arc.jsonl")}},
+        }
     with (folder / "gsm8k-examples.jsonl").open() as stream:
         examples = [json.loads(line) for line in stream]
     return {
