@@ -31,9 +31,9 @@ def run(
     detach: bool,
     as_json: bool,
 ) -> Exit:
-    """Run a suite, score its answers, and compare them with the pinned baseline.
+    """Run suites, score and judge their answers.
 
-    The run's id is printed first. Suites that are run together are judged together. A run that is
+    Answers are compared with those of the pinned baseline. The run's id is printed first. Suites that are run together are judged together. A run that is
     worse is run once more before it is called so. Exit codes: 0 ok or better, 8 worse, 9 no
     verdict, 1 failed.
 
