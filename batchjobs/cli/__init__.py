@@ -16,9 +16,11 @@ from batchjobs.cli.evals import evals
 from batchjobs.cli.keys import keys
 from batchjobs.cli.listing import list_jobs
 from batchjobs.cli.models import models
+from batchjobs.cli.notifications import notifications
 from batchjobs.cli.results import results
 from batchjobs.cli.resume import resume
 from batchjobs.cli.retry import retry
+from batchjobs.cli.schedules import schedules
 from batchjobs.cli.serve import serve
 from batchjobs.cli.status import status
 from batchjobs.cli.submit import submit
@@ -48,6 +50,8 @@ for command in (
     results,
     cancel,
     retry,
+    schedules,
+    notifications,
     models,
     evals,
     keys,

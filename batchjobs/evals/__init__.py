@@ -1,6 +1,2 @@
-<<<<<<< HEAD
-"""Suites of questions run as ordinary jobs, their answers scored, and runs compared with a pinned baseline."""
-=======
 """Suites of questions run as ordinary jobs, their answers scored, and runs measured against a
 pinned baseline."""
->>>>>>> wt-evals

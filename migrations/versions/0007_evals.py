@@ -80,7 +80,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["run_id"], ["eval_runs.id"], name=op.f("fk_eval_scores_run_id_eval_runs")
         ),
-        sa.PrimaryKeyConstraint("run_id", "metric", "number", "sample", name=op.f("pk_eval_scores")),
+        sa.PrimaryKeyConstraint(
+            "run_id", "metric", "number", "sample", name=op.f("pk_eval_scores")
+        ),
     )
     op.create_table(
         "eval_pins",
