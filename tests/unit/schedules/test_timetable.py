@@ -62,7 +62,7 @@ def test_looking_back_finds_what_was_ahead(cron: str, zone: str) -> None:
     ):
         begin = utc(f"{night}T06:00")
         end = begin + timedelta(hours=48)
-        ahead = list(takewhile(lambda each: each <= end, table.after(begin)))
+        ahead = [each for each in islice(table.after(begin), 200) if each <= end]
         seen, at = [], begin
         while at < end:
             later = min(at + timedelta(minutes=37), end)
@@ -104,7 +104,7 @@ def test_oddities_are_said_in_words() -> None:
     ],
 )
 def test_mistake_is_one_sentence(cron: str, zone: str, said: str) -> None:
-    with pytest.raises(UsageError, match="^[^\n]*$") as wrong:
+    with pytest.raises(UsageError, match=r"^[^\n]*$") as wrong:
         Timetable.read(cron, zone)
     assert said in wrong.value.message
 
