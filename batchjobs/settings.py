@@ -165,7 +165,7 @@ class Settings(BaseSettings):
         if self.webhook_url and not self.webhook_secret:
             raise ValueError(
                 "BATCHJOBS_WEBHOOK_URL is not usable without BATCHJOBS_WEBHOOK_SECRET: make one"
-                " with `batchjobs notifications secret`"
+                " with `batchjobs events secret`"
             )
         if self.smtp_url and not self.mail_recipients:
             raise ValueError("BATCHJOBS_SMTP_URL is not usable without BATCHJOBS_MAIL_TO")

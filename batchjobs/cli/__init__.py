@@ -13,10 +13,10 @@ from batchjobs.cli.command import Root
 from batchjobs.cli.db import db
 from batchjobs.cli.doctor import doctor
 from batchjobs.cli.evals import evals
+from batchjobs.cli.events import events
 from batchjobs.cli.keys import keys
 from batchjobs.cli.listing import list_jobs
 from batchjobs.cli.models import models
-from batchjobs.cli.notifications import notifications
 from batchjobs.cli.results import results
 from batchjobs.cli.resume import resume
 from batchjobs.cli.retry import retry
@@ -51,7 +51,7 @@ for command in (
     cancel,
     retry,
     schedules,
-    notifications,
+    events,
     models,
     evals,
     keys,

@@ -17,7 +17,7 @@ Wire = dict[str, Any]
 
 @click.group(cls=Group)
 def schedules() -> None:
-    """Jobs and eval suites that run by themselves, every night or as cron says.
+    """Jobs and eval suites that run by themselves, as cron says.
 
     `serve`, `beat` and `up` start what is due; with several of them, it is started once.
     """
@@ -60,7 +60,13 @@ def schedules() -> None:
     show_default=True,
     help="A slot that nobody was there for still runs, if it is found so soon after.",
 )
-@click.option("--priority", type=click.IntRange(-1000, 1000), default=0, show_default=True)
+@click.option(
+    "--priority",
+    type=click.IntRange(-1000, 1000),
+    default=0,
+    show_default=True,
+    help="Of jobs due in the same hour, the greater goes first; not of suites.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the schedule as the API has it.")
 def add(
     name: str,
@@ -141,7 +147,7 @@ def pause(name: str) -> None:
 @schedules.command(cls=Command, example="batchjobs schedules resume nightly")
 @click.argument("name")
 def resume(name: str) -> None:
-    """Go on with a paused schedule, from now: slots of the pause do not run."""
+    """Go on with a paused schedule. Slots of the pause do not run."""
     from batchjobs.cli.deployment import open_client
 
     with open_client() as client:

@@ -144,7 +144,7 @@ def page(
 def send_again(session: Session, clock: Clock, event_id: str) -> int:
     """Make the event's deliveries due now, delivered ones too; how many. Raises NotFoundError."""
     if session.get(Event, event_id) is None:
-        raise NotFoundError(f"There is no event '{event_id}'; see: batchjobs notifications list")
+        raise NotFoundError(f"There is no event '{event_id}'; see: batchjobs events list")
     changed = session.execute(
         update(Delivery)
         .where(Delivery.event_id == event_id)

@@ -58,7 +58,7 @@ def test_secret_that_receivers_would_read_otherwise_is_refused_and_not_shown(sec
 
 
 def test_url_without_a_secret_is_refused() -> None:
-    with pytest.raises(UsageError, match="batchjobs notifications secret"):
+    with pytest.raises(UsageError, match="batchjobs events secret"):
         Settings.load(webhook_url="https://example.org/hook")
 
 
@@ -71,6 +71,6 @@ def test_wrong_url_is_refused(url: str) -> None:
 
 
 def test_made_secret_is_one_that_others_take() -> None:
-    secret = run("notifications", "secret").stdout.strip()
+    secret = run("events", "secret").stdout.strip()
     assert Settings.load(webhook_secret=secret).webhook_secret == SecretStr(secret)
     assert len(Verifier(secret)._whsecret) == 32

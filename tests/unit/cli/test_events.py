@@ -35,14 +35,14 @@ def told(home: Path) -> str:
 
 
 def test_test_event_arrives_signed(receiver: Receiver) -> None:
-    result = run("notifications", "test")
+    result = run("events", "test")
     assert (result.exit_code, result.stdout) == (Exit.DONE, "webhook: delivered\n")
     receiver.unwrapped(SECRET)
 
 
 def test_test_says_what_is_wrong(receiver: Receiver) -> None:
     receiver.statuses = [404]
-    result = run("notifications", "test")
+    result = run("events", "test")
     assert (result.exit_code, result.stdout) == (
         Exit.ERROR,
         "webhook: the receiver answered 404\n",
@@ -50,7 +50,7 @@ def test_test_says_what_is_wrong(receiver: Receiver) -> None:
 
 
 def test_test_without_a_channel_says_how_to_open_one(home: Path) -> None:
-    result = run("notifications", "test")
+    result = run("events", "test")
     assert result.exit_code == Exit.USAGE
     assert "BATCHJOBS_WEBHOOK_URL" in result.stderr
 
@@ -58,18 +58,18 @@ def test_test_without_a_channel_says_how_to_open_one(home: Path) -> None:
 def test_list_shows_what_failed_and_resend_makes_it_due(home: Path, receiver: Receiver) -> None:
     receiver.statuses = [500]
     event_id = told(home)
-    failed = run("notifications", "list", "--failed").stdout
+    failed = run("events", "list", "--failed").stdout
     assert event_id in failed
     assert "1 attempts: the receiver answered 500; next " in failed
-    assert "are due now" in run("notifications", "resend", event_id).stdout
+    assert "are due now" in run("events", "resend", event_id).stdout
     with Deployment.open(Settings.load(home=home)) as deployment:
         Office(deployment).work()
     assert receiver.ids() == [event_id] * 2
-    assert "delivered" in run("notifications", "list").stdout
-    assert "No deliveries." in run("notifications", "list", "--failed").stdout
+    assert "delivered" in run("events", "list").stdout
+    assert "No deliveries." in run("events", "list", "--failed").stdout
 
 
 def test_unknown_event_is_one_sentence(home: Path) -> None:
-    result = run("notifications", "resend", "evt_none")
+    result = run("events", "resend", "evt_none")
     assert result.exit_code == Exit.ERROR
     assert result.stderr.startswith("Error: There is no event 'evt_none'")

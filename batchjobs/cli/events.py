@@ -1,4 +1,4 @@
-"""`batchjobs notifications …`: who is told of events, and whether it arrived."""
+"""`batchjobs events …`: who is told of events, and whether it arrived."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SECRET_BYTES = 32
 
 
 @click.group(cls=Group)
-def notifications() -> None:
-    """Webhook, mail and command hook: their test, and what was delivered.
+def events() -> None:
+    """Who is told what has happened, and whether it arrived.
 
-    Where they go is in the settings: BATCHJOBS_WEBHOOK_URL, BATCHJOBS_SMTP_URL,
+    By webhook, mail or a command, as the settings say: BATCHJOBS_WEBHOOK_URL, BATCHJOBS_SMTP_URL,
     BATCHJOBS_NOTIFY_COMMAND. `serve`, `beat` and `up` deliver.
     """
 
 
-@notifications.command(cls=Command, example="batchjobs notifications secret")
+@events.command(cls=Command, example="batchjobs events secret")
 def secret() -> None:
     """Print a new secret for BATCHJOBS_WEBHOOK_SECRET. It is not kept."""
     import base64
@@ -35,14 +35,14 @@ def secret() -> None:
     click.echo(PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode())
 
 
-@notifications.command(cls=Command, example="batchjobs notifications test")
+@events.command(cls=Command, example="batchjobs events test")
 def test() -> Exit:
     """Send a test event on every channel now, and say how it went. It is not tried again."""
     from batchjobs.cli.deployment import open_own_deployment
     from batchjobs.errors import UsageError
     from batchjobs.notifications.office import try_channels
 
-    with open_own_deployment("notifications") as deployment:
+    with open_own_deployment("events") as deployment:
         found = try_channels(deployment)
     if not found:
         raise UsageError(
@@ -54,20 +54,20 @@ def test() -> Exit:
     return Exit.ERROR if any(found.values()) else Exit.DONE
 
 
-@notifications.command("list", cls=Command, example="batchjobs notifications list --failed")
+@events.command("list", cls=Command, example="batchjobs events list --failed")
 @click.option("--failed", is_flag=True, help="Only those whose last attempt failed.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 def list_deliveries(failed: bool, limit: int) -> None:
     """List deliveries, the newest events first."""
     from batchjobs.cli.deployment import open_own_deployment
     from batchjobs.cli.render import columns, moment, plain, print_table
-    from batchjobs.queue import events
+    from batchjobs.queue import events as queue
 
     with (
-        open_own_deployment("notifications") as deployment,
+        open_own_deployment("events") as deployment,
         deployment.database.read() as session,
     ):
-        found = events.page(session, limit=limit, is_failed=failed)
+        found = queue.page(session, limit=limit, is_failed=failed)
     if not found:
         click.echo("No deliveries.")
         return
@@ -85,18 +85,18 @@ def list_deliveries(failed: bool, limit: int) -> None:
     print_table(columns("EVENT", "AT", "TYPE", "ABOUT", "CHANNEL", "DELIVERY", rows=rows))
 
 
-@notifications.command("resend", cls=Command, example="batchjobs notifications resend evt_4c1f…")
+@events.command("resend", cls=Command, example="batchjobs events resend evt_4c1f…")
 @click.argument("event_id", metavar="EVENT")
 def resend(event_id: str) -> None:
-    """Deliver an event once more, on the channels it went to, under the same id."""
+    """Deliver an event once more, under the same id."""
     from batchjobs.cli.deployment import open_own_deployment
-    from batchjobs.queue import events
+    from batchjobs.queue import events as queue
 
     with (
-        open_own_deployment("notifications") as deployment,
+        open_own_deployment("events") as deployment,
         deployment.database.write() as session,
     ):
-        count = events.send_again(session, deployment.clock, event_id)
+        count = queue.send_again(session, deployment.clock, event_id)
     click.echo(f"{count} deliveries of {event_id} are due now.")
 
 
