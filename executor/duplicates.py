@@ -7,8 +7,8 @@ from array import array
 from collections import OrderedDict
 from dataclasses import replace
 
-from executor.request import Choice, FinishReason, Request
-from executor.sequence import Group
+from executor.request import FinishReason, Request
+from executor.sequence import Answer, Group
 
 REMEMBERED_TOKENS = 1 << 18
 """Of finished answers, whose requests may come again."""
@@ -23,14 +23,14 @@ class Duplicates:
 
     def __init__(self) -> None:
         self._groups: dict[bytes, Group] = {}
-        self._answers: OrderedDict[bytes, tuple[Choice, ...]] = OrderedDict()
+        self._answers: OrderedDict[bytes, Answer] = OrderedDict()
         self._remembered = 0
 
     def group(self, digest: bytes) -> Group | None:
         """An unfinished group whose answer will be the request's."""
         return self._groups.get(digest)
 
-    def answer(self, digest: bytes) -> tuple[Choice, ...] | None:
+    def answer(self, digest: bytes) -> Answer | None:
         """The answer of an equal request that has ended."""
         if digest in self._answers:
             self._answers.move_to_end(digest)
@@ -48,10 +48,10 @@ class Duplicates:
         in_time = all(c.finish_reason is not FinishReason.TIMEOUT for c in group.choices)
         if group.is_complete and in_time:
             self._answers[group.digest] = answer = group.answer()
-            self._remembered += _size(answer)
+            self._remembered += answer.size
         while self._remembered > REMEMBERED_TOKENS:
             _, forgotten = self._answers.popitem(last=False)
-            self._remembered -= _size(forgotten)
+            self._remembered -= forgotten.size
 
 
 def digest(request: Request) -> bytes:
@@ -62,7 +62,3 @@ def digest(request: Request) -> bytes:
     prompt = array("q", request.prompt_token_ids).tobytes()
     words = f"{len(prompt)} {sampling} {request.timeout_seconds}"
     return hashlib.blake2b(words.encode() + prompt, digest_size=16).digest()
-
-
-def _size(answer: tuple[Choice, ...]) -> int:
-    return sum(len(choice.token_ids) + 1 for choice in answer)

@@ -13,6 +13,7 @@ from executor.duplicates import Duplicates, digest
 from executor.endings import ending, finish
 from executor.metrics import EngineMetrics
 from executor.profile import NO_PROFILE, Part, StepProfile
+from executor.prompt_scores import score_prompts
 from executor.recorder import StepWatcher
 from executor.request import Choice, Completion, FinishReason, Request
 from executor.sampling import SamplingRow, sample, token_logprobs
@@ -33,6 +34,9 @@ class StepModel(Protocol):
 
     def forward(self, spans: Many[Span]) -> Tensor:
         """Logits [R, V] of the last token of each span that catches up, in order."""
+
+    def logits_at(self, rows: Many[int]) -> Tensor:
+        """Logits [R, V] at these rows of the last step's packed row."""
 
 
 class Engine:
@@ -88,6 +92,7 @@ class Engine:
                     logits = self._model.forward(spans)
                 ready = [span.sequence for span in spans if span.catches_up]
                 with self.profile.measure(Part.SAMPLING):
+                    score_prompts(spans, self._model, logits.shape[-1])
                     tokens = self._sample(logits, ready)
                 with self.profile.measure(Part.COMMIT):
                     completions = self._commit(ready, tokens)
@@ -165,7 +170,8 @@ class Engine:
             completion = Completion(
                 request_id=request.id,
                 prompt_tokens=len(request.prompt_token_ids),
-                choices=answer,
+                choices=answer.choices,
+                prompt_logprobs=answer.prompt_logprobs,
                 cached_tokens=len(request.prompt_token_ids),
             )
             self._count_duplicate(completion)
@@ -182,7 +188,7 @@ class Engine:
 
     def _group(self, request: Request, key: bytes | None) -> Group:
         sampling = request.sampling
-        is_alike = key is not None and sampling.temperature == 0
+        is_alike = key is not None and (sampling.temperature == 0 or not sampling.max_tokens)
         group = Group(
             request,
             width=1 if is_alike else sampling.n,
@@ -250,9 +256,13 @@ class Engine:
 
     def _commit(self, ready: Many[Sequence], tokens: Many[int]) -> list[Completion]:
         """Append the sampled tokens, and let go of what has ended."""
-        self.metrics.generation_tokens_total += len(tokens)
         completions = []
         for sequence, token in zip(ready, tokens, strict=True):
+            if sequence.request.sampling.max_tokens == 0:
+                nothing = finish(sequence, FinishReason.LENGTH, self._tokenizer, keep=0)
+                completions += self._end(sequence, nothing)
+                continue
+            self.metrics.generation_tokens_total += 1
             sequence.tokens.append(token)
             choice = ending(sequence, token, self._tokenizer)
             if choice is not None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from collections.abc import Sequence as Many
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -32,22 +33,31 @@ class HashModel:
     def __init__(self, limits: Limits) -> None:
         self._size = limits.block_size
         self._cache = np.full((limits.num_blocks, limits.block_size), -1, dtype=np.int64)
+        self._rows: list[tuple[list[int], int]] = []
 
     def copy_blocks(self, copies: Many[tuple[int, int]]) -> None:
         sources, targets = zip(*copies, strict=True)
         self._cache[list(targets)] = self._cache[list(sources)]
 
     def forward(self, spans: Many[Span]) -> Tensor:
+        self._rows = []
         for span in spans:
             table = span.sequence.block_table
             for position in range(span.start, span.start + span.count):
                 token = span.sequence.tokens[position]
                 self._cache[table[position // self._size], position % self._size] = token
-        rows = [self._logits(span) for span in spans if span.catches_up]
-        return torch.stack(rows) if rows else torch.empty(0, VOCABULARY)
+                self._rows.append((table, position))
+        ends = accumulate(span.count for span in spans)
+        return self.logits_at(
+            [end - 1 for end, span in zip(ends, spans, strict=True) if span.catches_up]
+        )
 
-    def _logits(self, span: Span) -> Tensor:
-        context = self._cache[span.sequence.block_table].reshape(-1)[: span.start + span.count]
+    def logits_at(self, rows: Many[int]) -> Tensor:
+        logits = [self._logits(*self._rows[row]) for row in rows]
+        return torch.stack(logits) if logits else torch.empty(0, VOCABULARY)
+
+    def _logits(self, table: list[int], position: int) -> Tensor:
+        context = self._cache[table].reshape(-1)[: position + 1]
         digest = hashlib.blake2b(context.tobytes(), digest_size=8).digest()
         generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest)))
         logits = torch.from_numpy(generator.normal(size=VOCABULARY, scale=2).astype(np.float32))

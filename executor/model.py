@@ -16,6 +16,7 @@ from executor.attention.base import (
     PackedBatch,
     Slots,
 )
+from executor.head import Head
 from executor.scheduler import Span
 from executor.settings import Limits
 
@@ -86,6 +87,7 @@ class PackedModel:
         self._cache = cache
         self._backend = backend
         self._device = next(module.parameters()).device
+        self._head = Head(module)
 
     @torch.inference_mode()
     def copy_blocks(self, copies: Many[tuple[int, int]]) -> None:
@@ -110,6 +112,11 @@ class PackedModel:
             torch.tensor(last_rows, dtype=torch.int64, device=self._device),
             PagedContext(self._cache, batch, self._backend),
         )
+
+    @torch.inference_mode()
+    def logits_at(self, rows: Many[int]) -> Tensor:
+        """Logits [R, V] at these rows of the last step's packed row."""
+        return self._head.logits(torch.tensor(rows, device=self._device))
 
     def _row(self, values: list[int]) -> Tensor:
         return torch.tensor(values, device=self._device)[None]

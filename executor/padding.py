@@ -19,6 +19,6 @@ class PaddedBatches:
 
     def close(self, width: int) -> int:
         """The batch of `width` has ended: its positions. The last token is not among them."""
-        longest = self._longest_prompt + self._longest_answer - 1
+        longest = self._longest_prompt + max(self._longest_answer, 1) - 1
         self._longest_prompt = self._longest_answer = 0
         return width * longest

@@ -5,10 +5,16 @@ work instead of the past: like BatchLLM (Zheng et al., MLSys'26) it keeps a pref
 waits for it and not a step longer. Sharing is by token: whole blocks are referenced, and of the
 block where two prompts part the common beginning is copied.
 
+A prompt whose tokens' log-probabilities are asked for shares with those of which as many are, in a
+tree of their own, where every owner of keys and values has the log-probabilities as well. These
+are taken over with them, up to the last token that is common: the next one's, which each has of
+its own, comes of computing that token.
+
 | quantity | invariant |
 |---|---|
 | `waiting`, `runners` of a node | the sequences whose prompts lead through it |
 | `blocks` of a node | None, or referenced by the node and hold the KV of all tokens down to `end` |
+| `scores` of a node | with its blocks, of all tokens down to `end`, where they are asked for |
 | node with nobody waiting | holds no blocks |
 | node with nobody waiting or running | is not in the tree |
 """
@@ -19,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from executor.blocks import BlockPool
+from executor.request import TokenLogprob
 from executor.sequence import Sequence
 
 WORTHWHILE = 8
@@ -39,18 +46,31 @@ class PrefixNode:
     waiting: int = 0
     runners: dict[Sequence, None] = field(default_factory=dict)
     blocks: list[int] | None = None
+    scores: list[TokenLogprob] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         return self.end - self.start
 
 
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """Who has the blocks and the log-probabilities of all tokens down to a node."""
+
+    blocks: list[int]
+    scores: list[TokenLogprob]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """The first `tokens` of a sequence are in `table`; `coming` are once a running one is there."""
+    """The first `tokens` of a sequence are in `table`; `coming` are once a running one is there.
+    The first `num_scores` of `scores` are the log-probabilities of its own tokens from the second
+    on."""
 
     tokens: int = 0
     table: list[int] = field(default_factory=list)
+    scores: list[TokenLogprob] = field(default_factory=list)
+    num_scores: int = 0
     coming: int = 0
 
     @property
@@ -64,7 +84,7 @@ class PrefixTree:
     def __init__(self, pool: BlockPool, block_size: int) -> None:
         self._pool = pool
         self._block_size = block_size
-        self._root = self._new_root()
+        self._roots: dict[int | None, PrefixNode] = {}
         self._retained: dict[PrefixNode, None] = {}
 
     @staticmethod
@@ -78,7 +98,7 @@ class PrefixTree:
     def enter(self, sequence: Sequence, root: PrefixNode | None = None) -> None:
         """It waits; below `root`, if given, where no other request is."""
         if sequence.leaf is None:
-            sequence.leaf = self._insert(root or self._root, sequence)
+            sequence.leaf = self._insert(root or self._root_of(sequence), sequence)
         for node in ancestry(sequence.leaf):
             node.waiting += 1
 
@@ -102,6 +122,7 @@ class PrefixTree:
             del node.runners[sequence]
             if self._is_to_be_kept(node, sequence):
                 node.blocks = sequence.block_table[: -(-node.end // self._block_size)]
+                node.scores = sequence.group.prompt_logprobs
                 self._pool.share(node.blocks)
                 self._retained[node] = None
             self._prune(node)
@@ -116,13 +137,18 @@ class PrefixTree:
 
     def match(self, sequence: Sequence) -> Match:
         """What `sequence`, which must compute its last token itself, need not compute."""
-        most = len(sequence.tokens) - 1
         coming = 0
         for node in ancestry(sequence.leaf):
-            depth = min(node.end, most)
-            table = self._table(node)
-            if table is not None:
-                return Match(tokens=self._usable(depth), table=table, coming=coming)
+            depth = _reach(sequence, node)
+            owner = self._owner(node)
+            if owner is not None:
+                return Match(
+                    tokens=self._usable(depth),
+                    table=owner.blocks,
+                    scores=owner.scores,
+                    num_scores=node.end - 1,
+                    coming=coming,
+                )
             if node.runners:
                 coming = max(coming, depth)
         return Match(coming=coming)
@@ -149,10 +175,14 @@ class PrefixTree:
 
     @property
     def is_empty(self) -> bool:
-        return not self._root.children and not self._retained
+        return not self._retained and not any(root.children for root in self._roots.values())
+
+    def _root_of(self, sequence: Sequence) -> PrefixNode:
+        kind = sequence.request.sampling.prompt_logprobs
+        return self._roots.setdefault(kind, self._new_root())
 
     def _nodes(self) -> Iterator[PrefixNode]:
-        stack = list(self._root.children.values())
+        stack = [node for root in self._roots.values() for node in root.children.values()]
         while stack:
             node = stack.pop()
             yield node
@@ -180,23 +210,27 @@ class PrefixTree:
         upper.waiting, upper.runners = lower.waiting, dict(lower.runners)
         if lower.blocks is not None:
             upper.blocks = lower.blocks[: -(-at // self._block_size)]
+            upper.scores = lower.scores
             self._pool.share(upper.blocks)
             self._retained[upper] = None
         parent.children[lower.prompt[lower.start]] = upper
         lower.parent, lower.start = upper, at
         return upper
 
-    def _table(self, node: PrefixNode) -> list[int] | None:
+    def _owner(self, node: PrefixNode) -> _Owner | None:
         if node.blocks is not None:
-            return node.blocks
-        return next((r.block_table for r in node.runners if r.computed >= node.end), None)
+            return _Owner(node.blocks, node.scores)
+        for runner in node.runners:
+            if runner.computed >= node.end:
+                return _Owner(runner.block_table, runner.group.prompt_logprobs)
+        return None
 
     def _is_to_be_kept(self, node: PrefixNode, leaving: Sequence) -> bool:
         return (
             node.waiting > 0
             and node.size >= WORTHWHILE
             and leaving.computed >= node.end
-            and self._table(node) is None
+            and self._owner(node) is None
         )
 
     def _usable(self, depth: int) -> int:
@@ -206,7 +240,7 @@ class PrefixTree:
     def _release(self, node: PrefixNode) -> None:
         if node.blocks is not None:
             self._pool.release(node.blocks)
-            node.blocks = None
+            node.blocks, node.scores = None, []
             del self._retained[node]
 
     def _prune(self, node: PrefixNode) -> None:
@@ -220,6 +254,14 @@ def ancestry(leaf: PrefixNode | None) -> Iterator[PrefixNode]:
     while node is not None and node.parent is not None:
         yield node
         node = node.parent
+
+
+def _reach(sequence: Sequence, node: PrefixNode) -> int:
+    """How many of its tokens a sequence may take over from who has all those down to the node."""
+    group, most = sequence.group, len(sequence.tokens) - 1
+    if not group.scores_prompt:
+        return min(node.end, most)
+    return min(node.end, most, max(node.end - 1, len(group.prompt_logprobs)))
 
 
 def _parting(prompt: tuple[int, ...], node: PrefixNode) -> int:

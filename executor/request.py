@@ -23,8 +23,10 @@ class SamplingParams:
     likely than that share of the likeliest. `seed` keys a counter-based generator of this
     request alone, so that equal seeds give equal answers in any company. `logprobs` None returns
     none, k returns each sampled token's log-probability and the k likeliest alternatives, taken
-    from the raw logits. `max_tokens` counts generated tokens; no stop applies before
-    `min_tokens` of them. `ignore_eos` lets end-of-sequence tokens pass as ordinary ones.
+    from the raw logits; `prompt_logprobs` does the same for the prompt's tokens. `max_tokens`
+    counts generated tokens, and may be 0 for the prompt's log-probabilities alone; no stop
+    applies before `min_tokens` of them. `ignore_eos` lets end-of-sequence tokens pass as
+    ordinary ones.
     """
 
     temperature: float = 1.0
@@ -38,16 +40,18 @@ class SamplingParams:
     ignore_eos: bool = False
     n: int = 1
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _check(self.temperature >= 0, "temperature must be at least 0")
         _check(0 < self.top_p <= 1, "top_p must be in (0, 1]")
         _check(self.top_k >= 0, "top_k must be at least 0")
         _check(0 <= self.min_p <= 1, "min_p must be in [0, 1]")
-        _check(self.max_tokens >= 1, "max_tokens must be at least 1")
+        _check(self.max_tokens >= 0, "max_tokens must be at least 0")
         _check(0 <= self.min_tokens <= self.max_tokens, "min_tokens must be in [0, max_tokens]")
         _check(self.n >= 1, "n must be at least 1")
-        _check(self.logprobs is None or self.logprobs >= 0, "logprobs must be at least 0")
+        _check((self.logprobs or 0) >= 0, "logprobs must be at least 0")
+        _check((self.prompt_logprobs or 0) >= 0, "prompt_logprobs must be at least 0")
         _check(all(self.stop), "a stop string must not be empty")
 
 
@@ -72,11 +76,13 @@ class Request:
 class TokenLogprob:
     """Natural log-probability of a token at one position, and of the likeliest there.
 
-    `top` holds (token id, log-probability) pairs, likeliest first.
+    `rank` is 1 for the likeliest token. `top` holds (token id, log-probability) pairs, likeliest
+    first.
     """
 
     token_id: int
     logprob: float
+    rank: int = 1
     top: tuple[tuple[int, float], ...] = ()
 
 
@@ -98,6 +104,7 @@ class Choice:
 class Completion:
     """What became of a request: `choices` in index order, or `error`, a sentence.
 
+    `prompt_logprobs`, where asked for, are of all the prompt's tokens but the first.
     `cached_tokens` of the prompt were not computed for it, but for another request: how many
     depends on the company it was in, so that they are no part of what makes answers equal.
     """
@@ -105,6 +112,7 @@ class Completion:
     request_id: str
     prompt_tokens: int
     choices: tuple[Choice, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob, ...] | None = None
     cached_tokens: int = field(default=0, compare=False)
     error: str | None = None
 

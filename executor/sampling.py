@@ -155,21 +155,36 @@ def token_logprobs(logits: Tensor, tokens: Sequence[int], top: Sequence[int]) ->
     """Log-probabilities of `tokens`, each with its `top` likeliest alternatives.
 
     Args:
-        logits: [R, V] as the model gave them, before temperature and filters.
+        logits: [R, V] as the model gave them, before temperature and filters; not changed.
     """
-    logprobs = logits.double().log_softmax(dim=-1)
-    chosen = logprobs.gather(-1, torch.tensor(list(tokens), device=logits.device)[:, None])
-    values, ids = logprobs.topk(max(1, *top), dim=-1)
+    shifted = logits.float() - logits.float().amax(dim=-1, keepdim=True)
+    # Summed in double, and only what is asked for is made a log-probability.
+    total = shifted.exp().sum(dim=-1, keepdim=True, dtype=torch.float64).log()
+    chosen = shifted.gather(-1, torch.tensor(list(tokens), device=logits.device)[:, None])
+    ranks = (shifted > chosen).sum(dim=-1) + 1
+    values, ids = shifted.topk(max(top), dim=-1)
     return [
         TokenLogprob(
             token_id=token,
-            logprob=round(own[0], 6),
-            top=tuple((i, round(v, 6)) for i, v in zip(row_ids[:count], row[:count], strict=True)),
+            logprob=own[0],
+            rank=rank,
+            top=tuple(zip(row_ids[:count], row[:count], strict=True)),
         )
-        for token, own, row_ids, row, count in zip(
-            tokens, chosen.tolist(), ids.tolist(), values.tolist(), top, strict=True
+        for token, own, rank, row_ids, row, count in zip(
+            tokens,
+            _rounded(chosen.double() - total),
+            ranks.tolist(),
+            ids.tolist(),
+            _rounded(values.double() - total),
+            top,
+            strict=True,
         )
     ]
+
+
+def _rounded(logprobs: Tensor) -> list[list[float]]:
+    rows: list[list[float]] = logprobs.tolist()
+    return [[round(value, 6) for value in row] for row in rows]
 
 
 def _ban(logits: Tensor, rows: Sequence[SamplingRow]) -> Tensor:

@@ -197,6 +197,7 @@ class Scheduler:
         sequence.block_table = table[:whole]
         self.pool.share(sequence.block_table)
         sequence.shared_blocks, sequence.computed = whole, match.tokens
+        sequence.group.take_scores(match.scores, match.num_scores)
         self.waiting.remove(sequence)
         self.prefixes.start(sequence)
         while not self.pool.can_allocate(self._missing_blocks(sequence, sequence.remaining)):

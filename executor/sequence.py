@@ -60,6 +60,20 @@ class Sequence:
         return self.tokens[len(self.request.prompt_token_ids) :]
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What all requests that are equal get: the choices, and log-probabilities of the prompt."""
+
+    choices: tuple[Choice, ...]
+    prompt_logprobs: tuple[TokenLogprob, ...] | None
+
+    @property
+    def size(self) -> int:
+        """Tokens of which something is remembered."""
+        generated = sum(len(choice.token_ids) + 1 for choice in self.choices)
+        return generated + len(self.prompt_logprobs or ())
+
+
 @dataclass(slots=True, eq=False)
 class Group:
     """The sequences that answer a request, and others that are equal to it.
@@ -76,6 +90,8 @@ class Group:
     priority: int = 0
     sequences: list[Sequence] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    """Of the prompt's tokens from the second on, as far as they are known; only grows."""
     root: PrefixNode | None = None
     """Of a prefix tree of its own, where only its choices share."""
 
@@ -87,23 +103,36 @@ class Group:
         ended = {choice.index for choice in self.choices}
         return [sequence for sequence in self.sequences if sequence.index not in ended]
 
-    def answer(self) -> tuple[Choice, ...]:
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether log-probabilities of the prompt's tokens are asked for."""
+        return self.request.sampling.prompt_logprobs is not None
+
+    def take_scores(self, scores: list[TokenLogprob], count: int) -> None:
+        """Have the first `count` log-probabilities of the prompt, those missing from others'."""
+        if self.scores_prompt:
+            self.prompt_logprobs += scores[len(self.prompt_logprobs) : count]
+
+    def answer(self) -> Answer:
         """All n choices in index order, once `is_complete`."""
         if self.width == self.request.sampling.n:
-            return tuple(sorted(self.choices, key=lambda choice: choice.index))
-        [only] = self.choices
-        return tuple(replace(only, index=index) for index in range(self.request.sampling.n))
+            choices = sorted(self.choices, key=lambda choice: choice.index)
+        else:
+            [only] = self.choices
+            choices = [replace(only, index=i) for i in range(self.request.sampling.n)]
+        return Answer(tuple(choices), tuple(self.prompt_logprobs) if self.scores_prompt else None)
 
     def completions(self) -> list[Completion]:
         """One for each request; all but the first were spared their whole prompt."""
         prompt = len(self.request.prompt_token_ids)
         cached = min(sequence.cached_tokens or 0 for sequence in self.sequences)
-        choices = self.answer()
+        answer = self.answer()
         return [
             Completion(
                 request_id=request_id,
                 prompt_tokens=prompt,
-                choices=choices,
+                choices=answer.choices,
+                prompt_logprobs=answer.prompt_logprobs,
                 cached_tokens=prompt if place else cached,
             )
             for place, request_id in enumerate(self.request_ids)

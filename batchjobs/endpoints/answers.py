@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from batchjobs.endpoints.base import Tokenizer
+from batchjobs.endpoints.base import Body, Tokenizer
 from batchjobs.errors import BatchJobsError, InvalidRequestError
 from executor.request import Choice, Completion, FinishReason, TokenLogprob
 
@@ -57,6 +57,16 @@ def token_logprobs(choice: Choice, tokenizer: Tokenizer) -> list[dict[str, Any]]
     return [_position(position, tokenizer) for position in choice.logprobs or ()]
 
 
+def prompt_logprobs(body: Body, completion: Completion, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Those of the prompt's tokens as vLLM gives them, under that name, where they are asked for:
+    for each token its likeliest alternatives and itself by token id, null for the first."""
+    count = body.get("prompt_logprobs")
+    if count is None:
+        return {}
+    positions = completion.prompt_logprobs or ()
+    return {"prompt_logprobs": [None, *(_ranked(each, count, tokenizer) for each in positions)]}
+
+
 def token_text(data: bytes) -> str:
     """A token as text; one that holds part of a character only, as the escapes of its bytes."""
     try:
@@ -73,6 +83,20 @@ def wire_logprob(value: float) -> float:
 def _position(position: TokenLogprob, tokenizer: Tokenizer) -> dict[str, Any]:
     top = [_token(token, logprob, tokenizer) for token, logprob in position.top]
     return _token(position.token_id, position.logprob, tokenizer) | {"top_logprobs": top}
+
+
+def _ranked(position: TokenLogprob, count: int, tokenizer: Tokenizer) -> dict[str, Any]:
+    ranked = enumerate(position.top[:count], start=1)
+    found = {token_id: (logprob, rank) for rank, (token_id, logprob) in ranked}
+    found.setdefault(position.token_id, (position.logprob, position.rank))
+    return {
+        str(token_id): {
+            "logprob": wire_logprob(logprob),
+            "rank": rank,
+            "decoded_token": token_text(tokenizer.token_bytes(token_id)),
+        }
+        for token_id, (logprob, rank) in found.items()
+    }
 
 
 def _token(token_id: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from batchjobs.endpoints.answers import check_answered, token_logprobs, usage
+from batchjobs.endpoints.answers import check_answered, prompt_logprobs, token_logprobs, usage
 from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext
 from batchjobs.endpoints.chats import ChatSettings, Turn, call_id, read_turn
 from batchjobs.endpoints.fields import invalid_value, read_boolean, read_integer
@@ -123,6 +123,7 @@ class ChatCompletions:
             ),
             "service_tier": "default",
             "system_fingerprint": model.fingerprint,
+            **prompt_logprobs(body, completion, model.tokenizer),
         }
 
 

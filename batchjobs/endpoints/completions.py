@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import itertools
 import math
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from batchjobs.endpoints.answers import check_answered, token_text, usage, wire_logprob
+from batchjobs.endpoints.answers import check_answered, prompt_logprobs, usage
 from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Tokenizer
 from batchjobs.endpoints.fields import (
     check_length,
@@ -35,8 +34,9 @@ from batchjobs.endpoints.parameters import (
     read_sampling,
 )
 from batchjobs.endpoints.support import Parameter, honoured, refused
+from batchjobs.endpoints.text_logprobs import Echo, text_logprobs
 from batchjobs.errors import InvalidRequestError
-from executor.request import Choice, Completion, Request, TokenLogprob
+from executor.request import Choice, Completion, Request, SamplingParams
 
 MAX_PROMPTS = 2048
 DEFAULT_MAX_TOKENS = 16
@@ -49,10 +49,10 @@ class Completions:
         **SAMPLING,
         **CHOICES,
         "prompt": honoured("a string, token ids, or an array of either"),
-        "max_tokens": honoured(f"{DEFAULT_MAX_TOKENS} by default"),
+        "max_tokens": honoured(f"{DEFAULT_MAX_TOKENS} by default; 0 generates nothing"),
         "logprobs": honoured(f"0 to {MAX_TOP_LOGPROBS}"),
         "best_of": honoured("`n` of so many, by the mean log-probability of their tokens"),
-        "echo": honoured("without `logprobs`"),
+        "echo": honoured("with `logprobs` the prompt's tokens have theirs as well"),
         "suffix": refused("", note="the engine only writes on"),
         "response_format": refused({"type": "text"}, note=NEEDS_GRAMMAR),
         "add_special_tokens": refused(True),
@@ -66,8 +66,6 @@ class Completions:
 
     def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
         asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
-        if read_boolean(asked, "echo") and asked.get("logprobs") is not None:
-            raise _echo_with_logprobs()
         prompts = _read_prompts(asked, model.tokenizer)
         return [_request(asked, index, prompt, line, model) for index, prompt in enumerate(prompts)]
 
@@ -76,10 +74,17 @@ class Completions:
     ) -> Body:
         check_answered(completions)
         choices: list[dict[str, Any]] = []
-        for completion, prompt in zip(completions, _echoes(body, model.tokenizer), strict=False):
+        for completion, echo in zip(completions, _echoes(body, model.tokenizer), strict=False):
             for choice in _best(body, completion):
-                shown = _choice(len(choices), choice, model.tokenizer, _returns_logprobs(body))
-                choices.append(shown | {"text": prompt + shown["text"]})
+                choices.append(
+                    {
+                        "text": echo.text + choice.text,
+                        "index": len(choices),
+                        "logprobs": _logprobs(body, echo, completion, choice, model.tokenizer),
+                        "finish_reason": str(choice.finish_reason),
+                        **prompt_logprobs(body, completion, model.tokenizer),
+                    }
+                )
         return {
             "id": f"cmpl-{line.id}",
             "object": "text_completion",
@@ -107,6 +112,7 @@ def _request(
         max_model_len=model.max_model_len,
         prompt_tokens=len(prompt),
         default=DEFAULT_MAX_TOKENS,
+        least=0,
         param="prompt",
     )
     logprobs = read_integer(body, "logprobs", 0, MAX_TOP_LOGPROBS)
@@ -123,8 +129,16 @@ def _request(
         n=best_of,
         # The best are found by their log-probabilities, whether or not those are asked for.
         logprobs=0 if logprobs is None and best_of > sampling.n else logprobs,
+        prompt_logprobs=_prompt_logprobs(logprobs, sampling, echo=read_boolean(body, "echo")),
     )
     return Request(id=str(index), prompt_token_ids=tuple(prompt), sampling=sampling)
+
+
+def _prompt_logprobs(logprobs: int | None, asked: SamplingParams, *, echo: bool) -> int | None:
+    """How many alternatives the prompt's tokens need, for their echo or for themselves."""
+    if not echo or logprobs is None:
+        return asked.prompt_logprobs
+    return max(logprobs, asked.prompt_logprobs or 0)
 
 
 def _read_best_of(body: Body, n: int) -> int:
@@ -155,31 +169,36 @@ def _mean_logprob(choice: Choice) -> float:
     return math.fsum(position.logprob for position in positions) / len(positions)
 
 
-def _returns_logprobs(body: Body) -> bool:
-    """Choices may have them for our sake alone."""
-    return body.get("logprobs") is not None or body.get("best_of") is None
+def _logprobs(
+    body: Body, echo: Echo, completion: Completion, choice: Choice, tokenizer: Tokenizer
+) -> dict[str, Any] | None:
+    """None where nobody asked: choices may have them for our sake alone."""
+    if choice.logprobs is None or (body.get("logprobs") is None and body.get("best_of")):
+        return None
+    return text_logprobs(
+        echo,
+        completion.prompt_logprobs or (),
+        choice.logprobs,
+        choice.text,
+        top=MAX_TOP_LOGPROBS if body.get("logprobs") is None else body["logprobs"],
+        tokenizer=tokenizer,
+    )
 
 
-def _echoes(body: Body, tokenizer: Tokenizer) -> Iterator[str]:
-    """What stands before the answers to each prompt: with `echo` the prompt, else nothing."""
+def _echoes(body: Body, tokenizer: Tokenizer) -> Iterator[Echo]:
+    """What stands before the answers to each prompt."""
     if not body.get("echo"):
-        yield from itertools.repeat("")
+        yield from itertools.repeat(Echo())
     prompt = body["prompt"]
     prompts = [prompt] if isinstance(prompt, str) or _is_integer(prompt[0]) else prompt
     for one in prompts:
-        yield one if isinstance(one, str) else _decode(one, tokenizer)
+        text = one if isinstance(one, str) else _decode(one, tokenizer)
+        token_ids = tokenizer.encode(one) if isinstance(one, str) else one
+        yield Echo(text=text, token_ids=token_ids)
 
 
 def _decode(token_ids: list[int], tokenizer: Tokenizer) -> str:
     return b"".join(map(tokenizer.token_bytes, token_ids)).decode(errors="replace")
-
-
-def _echo_with_logprobs() -> InvalidRequestError:
-    message = (
-        "Unsupported parameter: 'echo' with 'logprobs' is not supported by this server: the"
-        " log-probabilities of prompts are not kept."
-    )
-    return InvalidRequestError(message, param="echo", code="unsupported_parameter")
 
 
 def _read_prompts(body: Body, tokenizer: Tokenizer) -> list[list[int]]:
@@ -226,55 +245,3 @@ def _check_token_ids(name: str, token_ids: list[Any], tokenizer: Tokenizer) -> l
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _choice(
-    index: int, choice: Choice, tokenizer: Tokenizer, with_logprobs: bool
-) -> dict[str, Any]:
-    logprobs = None
-    if with_logprobs and choice.logprobs is not None:
-        logprobs = _logprobs(choice.logprobs, len(choice.text), tokenizer)
-    return {
-        "text": choice.text,
-        "index": index,
-        "logprobs": logprobs,
-        "finish_reason": str(choice.finish_reason),
-    }
-
-
-def _logprobs(
-    positions: tuple[TokenLogprob, ...], text_length: int, tokenizer: Tokenizer
-) -> dict[str, Any]:
-    """Four arrays, one element a token; `text_offset` counts characters of the choice's text."""
-    tokens = [tokenizer.token_bytes(position.token_id) for position in positions]
-    return {
-        "tokens": [_token_name(token) for token in tokens],
-        "token_logprobs": [wire_logprob(position.logprob) for position in positions],
-        "top_logprobs": [_top(position, tokenizer) for position in positions],
-        "text_offset": _text_offsets(tokens, text_length),
-    }
-
-
-def _top(position: TokenLogprob, tokenizer: Tokenizer) -> dict[str, float]:
-    """The likeliest tokens and, always, the one that was sampled."""
-    pairs = (*position.top, (position.token_id, position.logprob))
-    return {
-        _token_name(tokenizer.token_bytes(token_id)): wire_logprob(logprob)
-        for token_id, logprob in pairs
-    }
-
-
-def _token_name(token: bytes) -> str:
-    """As the public API writes it here: escaped bytes are marked, and stay apart as keys."""
-    text = token_text(token)
-    return text if text.encode() == token else f"bytes:{text}"
-
-
-def _text_offsets(tokens: list[bytes], text_length: int) -> list[int]:
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    offsets = []
-    length = 0
-    for token in tokens:
-        offsets.append(min(length, text_length))
-        length += len(decoder.decode(token))
-    return offsets

@@ -49,6 +49,7 @@ CHOICES: dict[str, Parameter] = {
     "n": honoured(f"1 to {MAX_CHOICES}"),
     "max_tokens": honoured(),
     "logprobs": honoured(),
+    "prompt_logprobs": honoured(f"0 to {MAX_TOP_LOGPROBS}, in vLLM's shape"),
 }
 """What chats and completions share beside; `/v1/responses` has other words for it."""
 
@@ -114,12 +115,14 @@ CACHE_OPTIONS: dict[str, Parameter] = {
 class TokenLimits:
     """What the context allows: its length and what the prompt takes of it, in tokens.
 
-    `default` is the answer's limit when the body names none, None for all that is left.
+    `default` is the answer's limit when the body names none, None for all that is left; `least`
+    is the least it may name.
     """
 
     max_model_len: int
     prompt_tokens: int
     default: int | None
+    least: int = 1
     param: str
     """The body's word for the prompt, for the error."""
 
@@ -227,6 +230,7 @@ def read_sampling(
         ignore_eos=read_boolean(body, "ignore_eos"),
         n=read_integer(body, "n", 1, MAX_CHOICES) or 1,
         logprobs=logprobs,
+        prompt_logprobs=read_integer(body, "prompt_logprobs", 0, MAX_TOP_LOGPROBS),
     )
 
 
@@ -236,10 +240,10 @@ def read_max_tokens(body: Body, name: str, limits: TokenLimits) -> int:
     Raises:
         InvalidRequestError: the prompt and the answer asked for do not fit the context.
     """
-    asked = read_integer(body, name, 1, sys.maxsize)
+    asked = read_integer(body, name, limits.least, sys.maxsize)
     wanted = limits.default if asked is None else asked
     room = limits.max_model_len - limits.prompt_tokens
-    if room < 1 or (wanted is not None and wanted > room):
+    if room < (1 if wanted is None else wanted):
         raise _context_exceeded(limits, wanted)
     return room if wanted is None else wanted
 

@@ -64,8 +64,11 @@ class Tally:
 
 
 def shown_score(value: float | None) -> str:
-    """For people: four digits at most."""
-    return "–" if value is None or math.isnan(value) else f"{value:.4g}"
+    """For people: four decimals at most."""
+    if value is None or math.isnan(value):
+        return "–"
+    text = f"{value:.4f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def missing_words(missing: Mapping[str, int]) -> str:

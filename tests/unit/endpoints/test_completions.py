@@ -11,6 +11,7 @@ from batchjobs.endpoints.completions import MAX_PROMPTS, Completions, prompt_see
 from batchjobs.errors import InvalidRequestError
 from executor.request import Completion, Request, TokenLogprob
 from tests.support.endpoint import LINE, MODEL, choice, completion
+from tests.support.tokenizer import TURN_END, ByteTokenizer
 
 COMPLETIONS = Completions()
 GOOD: dict[str, Any] = {"model": "gpt-4o-mini", "prompt": "Once"}
@@ -148,12 +149,9 @@ def test_what_is_off_is_accepted(parameters: dict[str, Any]) -> None:
     assert prepare(**parameters)
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"suffix": "end"}, {"echo": True, "logprobs": 0}, {"prompt_logprobs": 1}]
-)
-def test_what_cannot_be_honoured_is_refused(parameters: dict[str, Any]) -> None:
-    error = refusal(**parameters)
-    assert (error.param, error.code) == (next(iter(parameters)), "unsupported_parameter")
+def test_what_cannot_be_honoured_is_refused() -> None:
+    error = refusal(suffix="end")
+    assert (error.param, error.code) == ("suffix", "unsupported_parameter")
 
 
 @pytest.mark.parametrize(
@@ -173,6 +171,94 @@ def test_an_echo_goes_before_the_answer(prompt: object, texts: list[str]) -> Non
     ]
     choices = COMPLETIONS.respond(body, LINE, MODEL, answers)["choices"]
     assert [each["text"] for each in choices] == texts
+
+
+@pytest.mark.parametrize(
+    ("parameters", "count"),
+    [
+        ({"logprobs": 3}, None),
+        ({"echo": True}, None),
+        ({"echo": True, "logprobs": 0}, 0),
+        ({"echo": True, "logprobs": 3}, 3),
+        ({"echo": True, "logprobs": 3, "prompt_logprobs": 5}, 5),
+        ({"prompt_logprobs": 1}, 1),
+    ],
+)
+def test_an_echo_with_logprobs_asks_for_those_of_the_prompt(
+    parameters: dict[str, Any], count: int | None
+) -> None:
+    assert prepare(**parameters)[0].sampling.prompt_logprobs == count
+
+
+def scored(prompt: bytes, answer: bytes = b"", *, alternatives: int = 1) -> Completion:
+    """Prompt and answer with log-probabilities as `tests.support.endpoint` makes them."""
+    own = completion(choice(answer, alternatives=alternatives))
+    positions = choice(prompt, alternatives=alternatives).logprobs
+    assert positions is not None
+    return replace(own, prompt_logprobs=positions[1:])
+
+
+def test_the_logprobs_of_an_echo_begin_with_the_prompts() -> None:
+    half = math.log(0.5)
+    body = GOOD | {"prompt": "ab", "echo": True, "logprobs": 1}
+    [shown] = COMPLETIONS.respond(body, LINE, MODEL, [scored(b"ab", b"c")])["choices"]
+    assert shown["text"] == "abc"
+    assert shown["logprobs"] == {
+        "tokens": ["a", "b", "c"],
+        "token_logprobs": [None, half, half],
+        "top_logprobs": [None, {"b": half}, {"c": half}],
+        "text_offset": [0, 1, 2],
+    }
+
+
+def test_nothing_need_be_generated_behind_an_echo() -> None:
+    half = math.log(0.5)
+    body = GOOD | {"prompt": [[97, 98]], "echo": True, "logprobs": 2, "max_tokens": 0}
+    assert prepare(**body)[0].sampling.max_tokens == 0
+    [shown] = COMPLETIONS.respond(body, LINE, MODEL, [scored(b"ab", alternatives=5)])["choices"]
+    assert (shown["text"], shown["logprobs"]["tokens"]) == ("ab", ["a", "b"])
+    assert shown["logprobs"]["top_logprobs"] == [None, {"b": half, "c": 2 * half}]
+
+
+def test_a_prompt_may_fill_the_context_if_nothing_is_generated() -> None:
+    full = "x" * MODEL.max_model_len
+    assert len(prepare(prompt=full, max_tokens=0)[0].prompt_token_ids) == MODEL.max_model_len
+    assert refusal(prompt=full + "x", max_tokens=0).code == "context_length_exceeded"
+
+
+class _Opening(ByteTokenizer):
+    """Puts a token before every text, as many models want it."""
+
+    def encode(self, text: str) -> list[int]:
+        return [TURN_END, *super().encode(text)]
+
+
+@pytest.mark.parametrize("prompt", ["é!", [TURN_END, 0xC3, 0xA9, 0x21]])
+def test_text_offsets_of_an_echo_are_those_in_its_text(prompt: object) -> None:
+    model = replace(MODEL, tokenizer=_Opening())
+    body = GOOD | {"prompt": prompt, "echo": True, "logprobs": 0}
+    answer = scored(bytes([0, 0xC3, 0xA9, 0x21]), b"ab")
+    [shown] = COMPLETIONS.respond(body, LINE, model, [answer])["choices"]
+    offsets, text = shown["logprobs"]["text_offset"], shown["text"]
+    before = len(text) - len("é!ab")
+    assert offsets == [0, *(before + offset for offset in (0, 0, 1, 2, 3))]
+    assert shown["logprobs"]["tokens"] == ["<end>", "bytes:\\xc3", "bytes:\\xa9", "!", "a", "b"]
+
+
+def test_prompt_logprobs_are_ranked_by_token_id() -> None:
+    half = math.log(0.5)
+    position = TokenLogprob(token_id=98, logprob=-9.0, rank=41, top=((97, half), (99, 2 * half)))
+    answer = replace(completion(choice(b"c")), prompt_logprobs=(position,))
+    body = GOOD | {"prompt": "ab", "prompt_logprobs": 1}
+    [shown] = COMPLETIONS.respond(body, LINE, MODEL, [answer])["choices"]
+    assert shown["prompt_logprobs"] == [
+        None,
+        {
+            "97": {"logprob": half, "rank": 1, "decoded_token": "a"},
+            "98": {"logprob": -9.0, "rank": 41, "decoded_token": "b"},
+        },
+    ]
+    assert (shown["text"], shown["logprobs"]) == ("c", None)
 
 
 def test_more_choices_are_made_than_the_best_that_are_returned() -> None:

@@ -50,6 +50,7 @@ def test_every_parameter_reaches_the_engine(url: str) -> None:
         stop=["\n", "END"],
         ignore_eos=True,
         n=3,
+        prompt_logprobs=2,
     )
     assert asked == SamplingParams(
         temperature=0.0,
@@ -62,6 +63,7 @@ def test_every_parameter_reaches_the_engine(url: str) -> None:
         stop=("\n", "END"),
         ignore_eos=True,
         n=3,
+        prompt_logprobs=2,
     )
 
 
@@ -125,10 +127,10 @@ def test_seeds_are_signed_64_bit_numbers(url: str, seed: int, key: int) -> None:
         ),
         (
             "max_tokens",
-            0,
+            -1,
             "integer_below_min_value",
             "Invalid 'max_tokens': integer below minimum value."
-            " Expected a value >= 1, but got 0 instead.",
+            " Expected a value >= {least}, but got -1 instead.",
         ),
         (
             "stop",
@@ -149,7 +151,9 @@ def test_wrong_values_are_refused_in_the_public_words(
     url: str, name: str, value: object, code: str, message: str
 ) -> None:
     error = refusal(url, **{name: value})
-    assert (error.message, error.param, error.code) == (message, name, code)
+    least = "0" if url == "/v1/completions" else "1"
+    assert error.message == message.format(least=least)
+    assert (error.param, error.code) == (name, code)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +173,9 @@ def test_wrong_values_are_refused_in_the_public_words(
         ("n", 129),
         ("n", True),
         ("min_tokens", -1),
+        ("prompt_logprobs", -1),
+        ("prompt_logprobs", 21),
+        ("prompt_logprobs", True),
         ("stop", 5),
         ("ignore_eos", 1),
     ],

@@ -16,18 +16,20 @@ from tests.support.engine_runs import alone, limits, request, run
 
 requests_strategy = st.lists(
     st.builds(
-        lambda prompt, seed, n, max_tokens, temperature: {
+        lambda prompt, seed, n, max_tokens, temperature, prompt_logprobs: {
             "prompt": prompt,
             "seed": seed,
             "n": n,
             "max_tokens": max_tokens,
             "temperature": temperature,
+            "prompt_logprobs": prompt_logprobs,
         },
         prompt=st.text("abcdef ", min_size=1, max_size=46),
         seed=st.integers(0, 2**64 - 1),
         n=st.integers(1, 4),
-        max_tokens=st.integers(1, 50),
+        max_tokens=st.integers(0, 50),
         temperature=st.sampled_from([0.0, 1.0]),
+        prompt_logprobs=st.sampled_from([None, None, 0, 2]),
     ),
     min_size=1,
     max_size=8,
@@ -250,10 +252,11 @@ def test_pool_smaller_than_one_sequence_is_refused() -> None:
         ({"top_p": 0.0}, "top_p"),
         ({"top_k": -1}, "top_k"),
         ({"min_p": 1.5}, "min_p"),
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
         ({"min_tokens": 9}, "min_tokens"),
         ({"n": 0}, "n must"),
         ({"logprobs": -1}, "logprobs"),
+        ({"prompt_logprobs": -1}, "prompt_logprobs"),
         ({"stop": ("",)}, "stop string"),
     ],
 )
