@@ -1,6 +1,6 @@
 """The thread that looks after a deployment beside its workers: validates new jobs, publishes ended
 ones, takes over from the dead, rings bells that were lost, removes what nobody needs any more, and
-warns of jobs that will not end in time.
+warns of jobs that will not end in time. Beside it go two errands: schedules, and telling of events.
 
 Every server has one, and `batchjobs beat` is one by itself; what one is at, the others leave alone.
 It holds nothing that a crash could lose: any worker, or the next caretaker, goes on where it was.
@@ -16,11 +16,14 @@ from contextlib import contextmanager
 from functools import partial
 
 from batchjobs.deployment import Deployment
+from batchjobs.errands import Errand
 from batchjobs.errors import BatchJobsError
 from batchjobs.files import remove_expired, remove_orphans
 from batchjobs.forecast import Forecast
-from batchjobs.queue import claims
+from batchjobs.notifications.office import Office
+from batchjobs.queue import claims, events
 from batchjobs.risks import RiskWatch
+from batchjobs.schedules.firing import tick
 from batchjobs.worker.tending import advance, take_stock
 
 RETRY_SECONDS = 30
@@ -28,6 +31,8 @@ RETRY_SECONDS = 30
 EXPIRED_EVERY_SECONDS = 60
 SWEEP_EVERY_SECONDS = 3600
 RING_EVERY_SECONDS = 30
+TICK_SECONDS = 5
+"""Between two looks at the schedules. It decides how late a slot may begin, and nothing else."""
 
 logger = logging.getLogger(__name__)
 
@@ -43,17 +48,27 @@ class Caretaker:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="caretaker", daemon=True)
         self._not_before: dict[str, float] = {}
+        self._schedules = Errand(
+            "the schedules", lambda _: tick(deployment), every_seconds=TICK_SECONDS
+        )
+        self._notifications = Errand(
+            "notifications",
+            Office(deployment).work,
+            every_seconds=deployment.settings.poll_seconds,
+        )
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Stops within `stop_grace_seconds` at the end, or is left behind, which is safe."""
+        grace = self._deployment.settings.stop_grace_seconds
         self._thread.start()
-        try:
-            yield
-        finally:
-            self._stopping.set()
-            self._bell.set()
-            self._thread.join(self._deployment.settings.stop_grace_seconds)
+        with self._schedules.running(grace), self._notifications.running(grace):
+            try:
+                yield
+            finally:
+                self._stopping.set()
+                self._bell.set()
+                self._thread.join(grace)
 
     @property
     def is_running(self) -> bool:
@@ -62,6 +77,10 @@ class Caretaker:
     def ring(self) -> None:
         """There is something to do now."""
         self._bell.set()
+
+    def ring_for_schedules(self) -> None:
+        """A slot is due now."""
+        self._schedules.ring()
 
     def look(self) -> None:
         """Do what there is to do, each thing by itself: one that fails does not stop another."""
@@ -89,6 +108,9 @@ class Caretaker:
     def _sweep(self) -> None:
         self._deployment.store.sweep()
         remove_orphans(self._deployment)
+        self._deployment.database.transact(
+            lambda session: events.remove_old(session, self._deployment.clock)
+        )
 
     def _ring_for_waiting(self) -> None:
         """A worker that missed its message, or came after it, is told again."""

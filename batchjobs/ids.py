@@ -26,6 +26,10 @@ def new_run_id() -> str:
     return f"run_{secrets.token_hex(12)}"
 
 
+def new_schedule_id() -> str:
+    return f"sched_{secrets.token_hex(8)}"
+
+
 def line_digest(job_id: str, line: int) -> str:
     """32 hex digits naming one line of one job; the same before and after a crash."""
     return hashlib.blake2b(f"{job_id}:{line}".encode(), digest_size=16).hexdigest()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -19,6 +19,7 @@ from pydantic_settings import (
 from batchjobs.client.address import ApiKey, ServerUrl
 from batchjobs.config_file import ConfigFile
 from batchjobs.errors import UsageError
+from batchjobs.notifications.address import SmtpUrl, WebhookSecret, WebhookUrl
 
 ENV_PREFIX = "BATCHJOBS_"
 
@@ -42,6 +43,21 @@ class Settings(BaseSettings):
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
     """Where a worker tells its figures; None tells none."""
+
+    webhook_url: WebhookUrl | None = None
+    """Where events are sent, signed with `webhook_secret`; None sends none."""
+    webhook_secret: WebhookSecret | None = None
+    webhook_events: str = "*"
+    """Which ones: patterns apart by commas. So for the other channels."""
+    smtp_url: SmtpUrl | None = None
+    """The mail server, with its password; None sends no mail."""
+    mail_from: str = "batchjobs@localhost"
+    mail_to: str = ""
+    """Addresses apart by commas."""
+    mail_events: str = "eval.run.*,schedule.*"
+    notify_command: str | None = None
+    """Gets events on its standard input; None runs nothing."""
+    command_events: str = "eval.run.*,schedule.*"
 
     url: ServerUrl | None = None
     """A server that commands talk to; None lets them work on the data here."""
@@ -128,6 +144,8 @@ class Settings(BaseSettings):
     @classmethod
     def _complaint(cls, wrong: ValidationError, overrides: Mapping[str, object]) -> str:
         first = wrong.errors()[0]
+        if not first["loc"]:  # of several settings together; the words name them
+            return f"{first['msg'].removeprefix('Value error, ')}."
         name = str(first["loc"][0])
         where = variable = f"{ENV_PREFIX}{name}".upper()
         is_set = name in overrides or variable in map(str.upper, os.environ)
@@ -137,6 +155,21 @@ class Settings(BaseSettings):
         is_secret = name in cls.secrets() or "@" in str(first["input"])
         value = "" if is_secret else f" (it is {first['input']!r})"
         return f"{where} is not usable: {why}{value}."
+
+    @property
+    def mail_recipients(self) -> tuple[str, ...]:
+        return tuple(word.strip() for word in self.mail_to.split(",") if word.strip())
+
+    @model_validator(mode="after")
+    def _channels_are_whole(self) -> Self:
+        if self.webhook_url and not self.webhook_secret:
+            raise ValueError(
+                "BATCHJOBS_WEBHOOK_URL is not usable without BATCHJOBS_WEBHOOK_SECRET: make one"
+                " with `batchjobs events secret`"
+            )
+        if self.smtp_url and not self.mail_recipients:
+            raise ValueError("BATCHJOBS_SMTP_URL is not usable without BATCHJOBS_MAIL_TO")
+        return self
 
     @property
     def database_address(self) -> str:

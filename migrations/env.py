@@ -11,6 +11,8 @@ from batchjobs import postgresql
 from batchjobs.db import open_engine
 from batchjobs.evals import tables as _eval_tables  # noqa: F401  # they are in the metadata
 from batchjobs.models import Base, UserText, UserWord, UtcDateTime
+from batchjobs.notifications import tables as _notification_tables  # noqa: F401
+from batchjobs.schedules import tables as _schedule_tables  # noqa: F401
 from batchjobs.settings import Settings
 
 

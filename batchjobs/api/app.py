@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 
 from batchjobs import __version__
-from batchjobs.api import access, batches, failures, files, health, metrics, models
+from batchjobs.api import access, batches, failures, files, health, metrics, models, schedules
 from batchjobs.api.page import assets, sign_in
 from batchjobs.api.page.kept_reasons import KeptReasons
 from batchjobs.api.page.sections import SECTIONS
@@ -43,7 +43,7 @@ def create_app(deployment: Deployment, *, require_keys: bool = False) -> FastAPI
     failures.install(app)
     app.add_middleware(RequestIds)
     app.add_middleware(Traffic, registry=app.state.registry)
-    for room in (files, batches, models):
+    for room in (files, batches, models, schedules):
         app.include_router(room.router, dependencies=[Depends(access.read_tenant)])
     app.include_router(metrics.router, dependencies=[Depends(access.check_metrics_token)])
     app.include_router(health.router)

@@ -13,12 +13,14 @@ from batchjobs.cli.command import Root
 from batchjobs.cli.db import db
 from batchjobs.cli.doctor import doctor
 from batchjobs.cli.evals import evals
+from batchjobs.cli.events import events
 from batchjobs.cli.keys import keys
 from batchjobs.cli.listing import list_jobs
 from batchjobs.cli.models import models
 from batchjobs.cli.results import results
 from batchjobs.cli.resume import resume
 from batchjobs.cli.retry import retry
+from batchjobs.cli.schedules import schedules
 from batchjobs.cli.serve import serve
 from batchjobs.cli.status import status
 from batchjobs.cli.submit import submit
@@ -48,6 +50,8 @@ for command in (
     results,
     cancel,
     retry,
+    schedules,
+    events,
     models,
     evals,
     keys,

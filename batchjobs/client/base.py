@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
 from batchjobs.client.batch import Batch, Page
 
 if TYPE_CHECKING:
+    from batchjobs.client.schedules import Schedules
     from batchjobs.deployment import Deployment
 
 
@@ -46,6 +47,9 @@ class Client(Protocol):
     @property
     def deployment(self) -> Deployment | None:
         """What lies here, for work in this process; None if a server has the data."""
+
+    @property
+    def schedules(self) -> Schedules: ...
 
     def submit(self, stream: BinaryIO, order: Order) -> Batch:
         """Take in a file, from the start of a seekable stream, and make a job of it, which is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from sqlalchemy.orm import Session
 
@@ -22,12 +22,21 @@ from batchjobs.queue import claims, jobs, tallies
 from batchjobs.retry import retry
 from batchjobs.worker.tending import tend
 
+if TYPE_CHECKING:
+    from batchjobs.client.schedules import Schedules
+
 
 class EmbeddedClient:
     """Closes the deployment."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
+
+    @property
+    def schedules(self) -> Schedules:
+        from batchjobs.client.schedules import EmbeddedSchedules
+
+        return EmbeddedSchedules(self.deployment)
 
     def submit(self, stream: BinaryIO, order: Order) -> Batch:
         if order.model is not None:

@@ -6,7 +6,7 @@ import secrets
 import time
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import quote
 
 import httpx2
@@ -23,6 +23,9 @@ from batchjobs.errors import (
     NotFoundError,
     TooLargeError,
 )
+
+if TYPE_CHECKING:
+    from batchjobs.client.schedules import Schedules
 
 MAX_WAIT_SECONDS = 60
 """As the API has it."""
@@ -42,6 +45,12 @@ class RemoteClient:
 
     def __init__(self, url: str, api_key: SecretStr | None = None) -> None:
         self._server = Connection(url, api_key)
+
+    @property
+    def schedules(self) -> Schedules:
+        from batchjobs.client.schedules import RemoteSchedules
+
+        return RemoteSchedules(self._server, self._upload)
 
     def submit(self, stream: BinaryIO, order: Order) -> Batch:
         """Raises InvalidFileError too: a server refuses some files before there is a job."""

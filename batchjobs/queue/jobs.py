@@ -10,7 +10,7 @@ sees everyone's: for operators and workers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from batchjobs.clock import Clock
 from batchjobs.errors import ConflictError, IntegrityError, NotFoundError
 from batchjobs.ids import new_job_id
 from batchjobs.models import DEFAULT_TENANT, Job, JobError, Part, Shard
+from batchjobs.queue import events
 from batchjobs.queue.order import MOST_URGENT_FIRST
 from batchjobs.queue.repeats import RequestName
 from batchjobs.queue.tallies import Tally
@@ -49,15 +50,17 @@ def create(
     output_expires_seconds: int | None = None,
     priority: int = 0,
     request: RequestName | None = None,
+    expires_at: datetime | None = None,
     tenant: str = DEFAULT_TENANT,
 ) -> Job:
-    """A job for intake, which also says if there is no such endpoint or input file.
+    """A job for intake, which also says if there is no such endpoint or input file. `expires_at`
+    is a deadline that is no whole number of hours away.
 
     Raises:
         InvalidRequestError: the window or the metadata is wrong.
     """
     now = clock.now(session)
-    expires_at = now + parse_window(completion_window, max_window_hours)
+    expires_at = expires_at or now + parse_window(completion_window, max_window_hours)
     job = Job(
         id=new_job_id(),
         status=JobState.VALIDATING,
@@ -75,13 +78,23 @@ def create(
         created_at=now,
         expires_at=expires_at,
         priority=priority,
-        due_hour=int(expires_at.timestamp()) // SECONDS_PER_HOUR,
+        due_hour=_due_hour(expires_at),
         total_lines=0,
         total_bytes=0,
     )
     session.add(job)
     session.flush()
     return job
+
+
+def set_deadline(session: Session, job_ids: Collection[str], deadline: datetime) -> None:
+    """Of those that have not ended."""
+    session.execute(
+        update(Job)
+        .where(Job.id.in_(job_ids), Job.status.not_in(TERMINAL), Job.expires_at != deadline)
+        .values(expires_at=deadline, due_hour=_due_hour(deadline))
+        .execution_options(synchronize_session=False)
+    )
 
 
 def get(session: Session, job_id: str, *, tenant: str | None = None) -> Job:
@@ -185,6 +198,11 @@ def cancel(session: Session, clock: Clock, job_id: str, *, tenant: str | None = 
     if job.status not in (JobState.CANCELLING, JobState.CANCELLED):
         raise ConflictError(f"Cannot cancel a batch with status '{job.status}'.")
     return job
+
+
+def cancel_open(session: Session, clock: Clock, job_ids: Collection[str]) -> None:
+    """Those of these that may still be cancelled; nothing happens to the others."""
+    _move(session, clock.now(session), JobState.CANCELLING, Job.id.in_(job_ids))
 
 
 def expire_due(session: Session, clock: Clock) -> list[str]:
@@ -314,6 +332,10 @@ def _is_of(tenant: str | None) -> ColumnElement[bool]:
     return true() if tenant is None else Job.tenant == tenant
 
 
+def _due_hour(expires_at: datetime) -> int:
+    return int(expires_at.timestamp()) // SECONDS_PER_HOUR
+
+
 def _move(
     session: Session,
     now: datetime,
@@ -322,17 +344,22 @@ def _move(
     *,
     values: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Move the jobs that `where` selects and `JOB_NEXT` lets go to `to`. The ids of those moved."""
+    """Move the jobs that `where` selects and `JOB_NEXT` lets go to `to`. The ids of those moved.
+
+    An end is an event: who waits for it is told, once.
+    """
     origins = [state for state, following in JOB_NEXT.items() if to in following]
-    return list(
-        session.scalars(
-            update(Job)
-            .where(where, Job.status.in_(origins))
-            .values({"status": to, f"{to}_at": now, **(values or {})})
-            .returning(Job.id)
-            .execution_options(synchronize_session=False)
-        )
-    )
+    moved = session.execute(
+        update(Job)
+        .where(where, Job.status.in_(origins))
+        .values({"status": to, f"{to}_at": now, **(values or {})})
+        .returning(Job.id, Job.tenant)
+        .execution_options(synchronize_session=False)
+    ).all()
+    if to in TERMINAL:
+        for job_id, tenant in moved:
+            events.emit(session, f"batch.{to}", {"id": job_id}, now=now, tenant=tenant)
+    return [job_id for job_id, _ in moved]
 
 
 def _shard_row(job_id: str, shard: PlannedShard, leads: bool) -> dict[str, Any]:

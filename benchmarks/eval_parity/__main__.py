@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from batchjobs import catalogue
-from batchjobs.client.embedded import EmbeddedClient
 from batchjobs.cli.evals.course import Course
+from batchjobs.client.embedded import EmbeddedClient
 from batchjobs.deployment import Deployment
 from batchjobs.evals import history
 from batchjobs.evals.starting import RunOrder, Workplace, start_run
