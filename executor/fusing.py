@@ -10,19 +10,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from executor import team
+from executor.compiled import team
+from executor.compiled.emit import vector_width
 from executor.linear import GatedLinear, packed_linear
 from executor.norm import FusedRmsNorm
 from executor.product import fits
 from executor.rotary import can_rotate, rotate
-from executor.vectors import vector_width
 
 _TOLERANCE = 1e-5
 """Of the largest answer, that a replacement may be off."""
@@ -129,7 +128,7 @@ def _only_called(sites: list[_Site], run: Callable[[], object]) -> bool:
     return True
 
 
-def _fused(module: nn.Module) -> nn.Module | None:
+def _fused(module: Any) -> nn.Module | None:
     """A module that was seen to answer as this one does."""
     if _is_gated_mlp(module):
         made = _gated_mlp(module)
@@ -167,9 +166,10 @@ _ROTARY = "apply_rotary_pos_emb"
 
 
 def _fuse_rotary(module: nn.Module, run: Callable[[], object]) -> None:
-    changed = []
+    changed, kinds = [], {type(child) for child in module.modules()}
+    forwards = {kind: _with_fused_rotary(kind) for kind in kinds}
     for child in module.modules():
-        forward = _with_fused_rotary(type(child))
+        forward = forwards[type(child)]
         if forward is not None and "forward" not in vars(child):
             child.forward = MethodType(forward, child)
             changed.append(child)
@@ -181,8 +181,7 @@ def _fuse_rotary(module: nn.Module, run: Callable[[], object]) -> None:
             del child.forward
 
 
-@cache
-def _with_fused_rotary(kind: type[nn.Module]) -> FunctionType | None:
+def _with_fused_rotary(kind: Any) -> FunctionType | None:
     """The forward of a class with our rotary positions; None if it has none, or others."""
     forward = inspect.unwrap(kind.forward)
     original = getattr(forward, "__globals__", {}).get(_ROTARY)
