@@ -18,6 +18,7 @@ from executor.fusing import fuse_modules
 from executor.layer_profile import watch_layers
 from executor.llguidance_grammar import LLGuidance
 from executor.loading import Checkpoint, LoadedModel, load
+from executor.memory import keep_freed_memory
 from executor.merging import optimize_linears
 from executor.model import PackedModel, PagedCache
 from executor.packing import LayerProbe, check_packing, own_answers, probe_layers, run_probe
@@ -100,6 +101,7 @@ def build_engine(
     limits = plan_limits(loaded, layers, settings)
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
     cache.take_ahead(limits.max_num_seqs * -(-_LIKELY_TOKENS // limits.block_size))
+    keep_freed_memory()
     model = PackedModel(loaded.module, cache, backend)
     library = LLGuidance(loaded.tokenizer)
     scheduling = _scheduling(settings, is_cpu=is_cpu)

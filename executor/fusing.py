@@ -1,24 +1,27 @@
 """Replace what a model computes element by element with fused modules, whatever its family.
 
 A module is known by what it holds, and then proven: it and its replacement are given the same
-random rows, and only what answers the same is replaced. What a model does between its modules
-(rotary positions, residual sums) stays torch's.
+random rows, and only what answers the same is replaced. Rotary positions are a function that a
+family's attention looks up by name: a module gets the same code with another function under it.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from executor import team
+from executor.compiled import team
+from executor.compiled.emit import vector_width
 from executor.linear import GatedLinear, packed_linear
 from executor.norm import FusedRmsNorm
 from executor.product import fits
-from executor.vectors import vector_width
+from executor.rotary import can_rotate, rotate
 
 _TOLERANCE = 1e-5
 """Of the largest answer, that a replacement may be off."""
@@ -51,7 +54,7 @@ class GatedMlp(nn.Module):
 
 @torch.inference_mode()
 def fuse_modules(module: nn.Module, run: Callable[[], object]) -> None:
-    """Replace normalizations and gated MLPs of `module` that our kernels compute the same.
+    """Replace normalizations, gated MLPs and rotary positions that our kernels compute the same.
 
     Leaves a model alone that wants more of them than their answers, and everything where there
     is no team of threads to run on.
@@ -61,6 +64,7 @@ def fuse_modules(module: nn.Module, run: Callable[[], object]) -> None:
     """
     if team.openmp() is None:
         return
+    _fuse_rotary(module, run)
     sites = _sites(module)
     if not _only_called(sites, run):
         return
@@ -124,13 +128,12 @@ def _only_called(sites: list[_Site], run: Callable[[], object]) -> bool:
     return True
 
 
-def _fused(module: nn.Module) -> nn.Module | None:
+def _fused(module: Any) -> nn.Module | None:
     """A module that was seen to answer as this one does."""
     if _is_gated_mlp(module):
         made = _gated_mlp(module)
-        return (
-            made if made is not None and _same(module, made, module.gate_proj.in_features) else None
-        )
+        size = module.gate_proj.in_features
+        return made if made is not None and _same(module, made, size) else None
     weight = module.weight
     epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", None))
     if not isinstance(epsilon, float) or weight.dim() != 1 or weight.dtype != torch.float32:
@@ -156,3 +159,63 @@ def _same(module: nn.Module, other: nn.Module, size: int) -> bool:
         return False
     difference = (expected - answer).abs().max() / expected.abs().max().clamp_min(1e-20)
     return bool(difference < _TOLERANCE)
+
+
+_ROTARY = "apply_rotary_pos_emb"
+"""What all families of transformers call the function; some mean something else by it."""
+
+
+def _fuse_rotary(module: nn.Module, run: Callable[[], object]) -> None:
+    changed, kinds = [], {type(child) for child in module.modules()}
+    forwards = {kind: _with_fused_rotary(kind) for kind in kinds}
+    for child in module.modules():
+        forward = forwards[type(child)]
+        if forward is not None and "forward" not in vars(child):
+            child.forward = MethodType(forward, child)
+            changed.append(child)
+    try:
+        run()
+    except Exception:
+        # A forward may need what was wrapped around it.
+        for child in changed:
+            del child.forward
+
+
+def _with_fused_rotary(kind: Any) -> FunctionType | None:
+    """The forward of a class with our rotary positions; None if it has none, or others."""
+    forward = inspect.unwrap(kind.forward)
+    original = getattr(forward, "__globals__", {}).get(_ROTARY)
+    if original is None or _ROTARY not in forward.__code__.co_names or not _rotates(original):
+        return None
+    fused = FunctionType(
+        forward.__code__,
+        {**forward.__globals__, _ROTARY: _rotary_or(original)},
+        forward.__name__,
+        forward.__defaults__,
+        forward.__closure__,
+    )
+    fused.__kwdefaults__ = forward.__kwdefaults__
+    return fused
+
+
+def _rotary_or(original: Callable[..., Any]) -> Callable[..., Any]:
+    def rotary(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *more: Any, **by: Any) -> Any:
+        if more or by or not can_rotate(query, key, cos, sin):
+            return original(query, key, cos, sin, *more, **by)
+        return rotate(query, key, cos, sin)
+
+    return rotary
+
+
+def _rotates(original: Callable[..., Any]) -> bool:
+    """Whether it was seen to answer as ours does."""
+    numbers = torch.randn(4, 3, 5, 8, generator=torch.Generator().manual_seed(0))
+    given = numbers[:1], numbers[1:2, :2], numbers[2:3, 0], numbers[3:, 0]
+    try:
+        theirs = original(*given)
+    except Exception:
+        return False  # a function of another shape under the same name
+    return all(
+        isinstance(x, Tensor) and torch.allclose(x, y, atol=1e-5, rtol=1e-5)
+        for x, y in zip(theirs, rotate(*given), strict=True)
+    )

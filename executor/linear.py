@@ -6,6 +6,8 @@ rows of a decode step that costs more than the arithmetic. Here it is done once,
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -50,8 +52,9 @@ class GatedLinear(nn.Module):
     """x [..., K] to silu(x @ gate.T) * (x @ up.T) [..., N]; both weights [N, K] with or without
     biases [N]."""
 
-    def __init__(self, gate: nn.Linear, up: nn.Linear) -> None:
+    def __init__(self, gate: Any, up: Any) -> None:
         super().__init__()
+        self.in_features, self.out_features = gate.in_features, 2 * gate.out_features
         bias = None if gate.bias is None else interleaved(gate.bias.detach(), up.bias.detach())
         weight = interleaved(gate.weight.detach(), up.weight.detach())
         self._panels = Panels(weight, bias, gated=True)

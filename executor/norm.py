@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
-from typing import Any
-from zlib import crc32
 
-import numba
 import numpy as np
 import torch
-from numba import carray, types
+from numba import carray
 from torch import Tensor, nn
 
-from executor import team, vectors
-from executor.vectors import float_at, put_float, take_ticket
+from executor.compiled import team
+from executor.compiled.access import float_at, put_float, take_ticket
+from executor.compiled.kernel import compiled, jit, revision
 
 _AT_ONCE = 8
 """Rows that a thread takes at a time."""
@@ -59,32 +56,21 @@ class FusedRmsNorm(nn.Module):
 
 @cache
 def _kernel() -> int:
-    kernel = _make()
-    _kernels.append(kernel)
-    return int(kernel.address)
-
-
-_kernels: list[Any] = []
-"""Keeps the code of every address given out."""
-
-
-def _make() -> Any:
-    revision = crc32(Path(vectors.__file__).read_bytes())  # see `attention.kernel._make`
+    code = revision()
 
     def kernel(pointer):  # type: ignore[no-untyped-def]
         a = carray(pointer, 1)[0]
         first = take_ticket(a.counter) * _AT_ONCE
-        while revision >= 0 and first < a.count:
+        while code >= 0 and first < a.count:
             for row in range(first, min(first + _AT_ONCE, a.count)):
                 start = 4 * row * a.size
                 _normalize(a.rows + start, a.weight, a.normal + start, a.size, a.epsilon)
             first = take_ticket(a.counter) * _AT_ONCE
 
-    signature = types.void(types.CPointer(numba.from_dtype(np.dtype(_Arguments))))
-    return numba.cfunc(signature, cache=True, error_model="numpy")(kernel)
+    return compiled(kernel, _Arguments)
 
 
-@numba.njit(fastmath=True, error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
+@jit
 def _normalize(row: int, weight: int, normal: int, size: int, epsilon: np.float32) -> None:
     squares = np.float32(0)
     for d in range(size):

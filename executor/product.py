@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
-from typing import Any
-from zlib import crc32
 
-import numba
 import numpy as np
 import torch
-from numba import carray, types
+from numba import carray
 from torch import Tensor
 
-from executor import team, vectors
-from executor.vectors import MOST_ROWS, gate, multiply, take_ticket, vector_width
+from executor.compiled import team
+from executor.compiled.access import take_ticket
+from executor.compiled.emit import vector_width
+from executor.compiled.kernel import compiled, revision
+from executor.compiled.matrix import MOST_ROWS, multiply
+from executor.compiled.softmax import gate
 
 VECTORS = 2
 """Vector registers side by side: a panel has VECTORS * width columns."""
@@ -104,18 +104,7 @@ def fits(weight: Tensor) -> bool:
 @cache
 def product_kernel(width: int, gated: bool) -> int:
     """The address of the kernel void(_Arguments*); call it on any threads."""
-    kernel = _make(MOST_ROWS[width], VECTORS, width, gated)
-    _kernels.append(kernel)
-    return int(kernel.address)
-
-
-_kernels: list[Any] = []
-"""Keeps the code of every address given out."""
-
-
-def _make(most: int, side_by_side: int, width: int, gated: bool) -> Any:
-    # See `attention.kernel._make` for why there is nothing but constants around this one.
-    revision = crc32(Path(vectors.__file__).read_bytes())
+    code, most, side_by_side = revision(), MOST_ROWS[width], VECTORS
     size = side_by_side * width
 
     def kernel(pointer):  # type: ignore[no-untyped-def]
@@ -124,7 +113,7 @@ def _make(most: int, side_by_side: int, width: int, gated: bool) -> Any:
         total = panels * ((a.rows + a.chunk - 1) // a.chunk)
         pairs = np.empty((most, size), dtype=np.float32)
         ticket = take_ticket(a.counter)
-        while revision >= 0 and ticket < total:
+        while code >= 0 and ticket < total:
             following = take_ticket(a.counter)
             panel, first = ticket % panels, ticket // panels * a.chunk
             count = min(a.chunk, a.rows - first)
@@ -150,5 +139,4 @@ def _make(most: int, side_by_side: int, width: int, gated: bool) -> Any:
                         gate(target + 4 * r * size, a.product + 4 * place, width)
             ticket = following
 
-    signature = types.void(types.CPointer(numba.from_dtype(np.dtype(_Arguments))))
-    return numba.cfunc(signature, cache=True, error_model="numpy")(kernel)
+    return compiled(kernel, _Arguments)

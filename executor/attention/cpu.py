@@ -16,7 +16,7 @@ from executor.attention.cascade import shared_prefixes
 from executor.attention.kernel import attention_kernel, fitting_width, unit_rows
 from executor.attention.sdpa import sdpa_attention
 from executor.attention.units import Plan, plan_units
-from executor.team import run_together
+from executor.compiled.team import run_together
 
 
 @dataclass(frozen=True, slots=True)

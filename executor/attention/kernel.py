@@ -14,31 +14,25 @@ leaves them for a later call: so rows attend over what they share first, and the
 from __future__ import annotations
 
 import ctypes
+import math
 from functools import cache
-from pathlib import Path
 from typing import Any
-from zlib import crc32
 
-import numba
 import numpy as np
-from numba import carray, types
+from numba import carray
+from numpy.typing import NDArray
 
-from executor import vectors
-from executor.attention import softmax
-from executor.attention.softmax import TILE, Floats, cap, jit
-from executor.vectors import (
-    MOST_ROWS,
-    copy_bytes,
-    dots,
-    float_at,
-    int_at,
-    mix,
-    multiply,
-    soften,
-    take_ticket,
-    transpose,
-    vector_width,
-)
+from executor.compiled.access import copy_bytes, float_at, int_at, take_ticket
+from executor.compiled.dots import dots, mix
+from executor.compiled.emit import vector_width
+from executor.compiled.kernel import compiled, jit, revision
+from executor.compiled.matrix import MOST_ROWS, multiply, transpose
+from executor.compiled.softmax import soften
+
+Floats = NDArray[np.float32]
+
+TILE = 64
+"""Keys scored before the softmax is brought up to date."""
 
 MAX_GROUP = 16
 """More query heads to a key head than this would not fit the registers."""
@@ -109,20 +103,7 @@ def _product_width(width: int, value_size: int) -> int | None:
 @cache
 def attention_kernel(group: int, key_size: int, value_size: int, width: int) -> int:
     """The address of the kernel void(Arguments*) for these sizes; call it on any threads."""
-    kernel = _make(group, key_size, value_size, width)
-    _kernels.append(kernel)
-    return int(kernel.address)
-
-
-_kernels: list[Any] = []
-"""Keeps the code of every address given out."""
-
-
-def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
-    # One function with constants in it alone: a closure over others would never be found again
-    # in Numba's cache on disk. The cache knows this file and the constants; `revision` tells it
-    # of what is compiled into the function, lest it keep that of an older release.
-    revision = crc32(b"".join(Path(m.__file__).read_bytes() for m in (vectors, softmax)))
+    code = revision()
     wide = _product_width(width, value_size) or 8
     queries, together = _rows(group) * group, MOST_ROWS[wide]
 
@@ -137,7 +118,7 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
         zeros = np.zeros(2 * wide, dtype=np.float32)
         ticket = take_ticket(a.counter)
         tickets = a.units * a.kv_heads
-        while revision >= 0 and ticket < tickets:
+        while code >= 0 and ticket < tickets:
             following = take_ticket(a.counter)
             unit, head = int_at(a.order, ticket % a.units), ticket // a.units
             first, count = int_at(a.firsts, unit), int_at(a.counts, unit)
@@ -163,7 +144,7 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
                 )  # fmt: skip
                 for q in range(group):
                     if a.softcap > 0:
-                        cap(scores, place - tile, last, a.softcap, q)
+                        _cap(scores, place - tile, last, a.softcap, q)
                     soften(
                         scores.ctypes.data + 4 * q * TILE, place - tile, last,
                         highest.ctypes.data + 4 * q, total.ctypes.data + 4 * q,
@@ -205,7 +186,7 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
                     begin = min(max(int_at(a.starts, member) - position, 0), length)
                     last = min(int_at(a.ends, member) - position, length)
                     if a.softcap > 0:
-                        cap(scores, begin, last, a.softcap, q)
+                        _cap(scores, begin, last, a.softcap, q)
                     soften(
                         scores.ctypes.data + 4 * q * TILE, begin, last,
                         highest.ctypes.data + 4 * q, total.ctypes.data + 4 * q,
@@ -231,8 +212,14 @@ def _make(group: int, key_size: int, value_size: int, width: int) -> Any:
                 _end(a, int_at(a.members, first + i), head, i * group, group, highest, total, mixed)
             ticket = following
 
-    signature = types.void(types.CPointer(numba.from_dtype(np.dtype(Arguments))))
-    return numba.cfunc(signature, cache=True, error_model="numpy")(kernel)
+    return compiled(kernel, Arguments)
+
+
+@jit
+def _cap(scores: Floats, first: int, last: int, softcap: np.float32, q: int) -> None:
+    """Keep query q's scores [first, last) within the soft cap."""
+    for t in range(first, last):
+        scores[q, t] = softcap * np.float32(math.tanh(scores[q, t] / softcap))
 
 
 @jit

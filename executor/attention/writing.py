@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
-from typing import Any
-from zlib import crc32
 
-import numba
-import numpy as np
-from numba import carray, types
+from numba import carray
 from torch import Tensor
 
-from executor import team, vectors
-from executor.vectors import copy_bytes, int_at, take_ticket
+from executor.compiled import team
+from executor.compiled.access import copy_bytes, int_at, take_ticket
+from executor.compiled.kernel import compiled, revision
 
 _AT_ONCE = 16
 """Tokens that a thread takes at a time."""
@@ -77,22 +73,12 @@ def can_copy(rows: Tensor, cache: Tensor) -> bool:
 
 @cache
 def _kernel() -> int:
-    kernel = _make()
-    _kernels.append(kernel)
-    return int(kernel.address)
-
-
-_kernels: list[Any] = []
-"""Keeps the code of every address given out."""
-
-
-def _make() -> Any:
-    revision = crc32(Path(vectors.__file__).read_bytes())  # see `kernel._make`
+    code = revision()
 
     def kernel(pointer):  # type: ignore[no-untyped-def]
         a = carray(pointer, 1)[0]
         first = take_ticket(a.counter) * _AT_ONCE
-        while revision >= 0 and first < a.count:
+        while code >= 0 and first < a.count:
             for row in range(first, min(first + _AT_ONCE, a.count)):
                 block, offset = int_at(a.places, 2 * row), int_at(a.places, 2 * row + 1)
                 for head in range(a.kv_heads):
@@ -105,5 +91,4 @@ def _make() -> Any:
                         )
             first = take_ticket(a.counter) * _AT_ONCE
 
-    signature = types.void(types.CPointer(numba.from_dtype(np.dtype(_Arguments))))
-    return numba.cfunc(signature, cache=True, error_model="numpy")(kernel)
+    return compiled(kernel, _Arguments)

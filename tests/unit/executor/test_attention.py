@@ -30,7 +30,7 @@ class Sizes:
 
 
 SIZES = [Sizes(), Sizes(key=8, value=16, block=8), Sizes(key=64, value=48, block=16),
-         Sizes(key=32, value=16, block=128)]  # fmt: skip
+         Sizes(key=32, value=32, block=128), Sizes(key=16, value=160, block=32)]  # fmt: skip
 
 OPTIONS = {
     "plain": {},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -39,7 +41,7 @@ def batch_of(sequences: list[tuple[list[int], int, int]]) -> PackedBatch:
 
 
 def sharing(blocks: list[int], first_own: int, number: int) -> list[tuple[list[int], int, int]]:
-    return [([*blocks, first_own + i], len(blocks) * BLOCK + 3 + i, 1) for i in range(number)]
+    return [([*blocks, first_own + i], len(blocks) * BLOCK + 3 + i % 13, 1) for i in range(number)]
 
 
 def tensors(batch: PackedBatch) -> tuple[Tensor, LayerCache]:
@@ -57,42 +59,52 @@ BATCHES = {
     "all share": sharing(SYSTEM, 40, 10),
     "some share": [([70], 5, 1), *sharing(SYSTEM, 40, 8), ([71, 72], 20, 1)],
     "two groups": [*sharing(SYSTEM, 40, 8), *sharing(OTHER, 60, 9)],
-    "with a prompt": [*sharing(SYSTEM, 40, 6), ([*SYSTEM, 80, 81], 9 * BLOCK + 21, 20)],
+    "with a short prompt": [*sharing(SYSTEM, 40, 6), ([*SYSTEM, 80], 9 * BLOCK + 7, 5)],
+    "beside a long prompt": [*sharing(SYSTEM, 40, 8), ([*SYSTEM, 80, 81], 9 * BLOCK + 21, 20)],
+    "more than a unit takes": sharing(SYSTEM, 40, 43),
     "prefix ends with the computed": [*sharing(SYSTEM, 40, 8), ([*SYSTEM, 80], 9 * BLOCK + 1, 1)],
 }
 
 
+@pytest.fixture
+def kernel_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one with each call of the kernel."""
+    calls: list[int] = []
+
+    def counted(kernel: int, arguments: int) -> None:
+        calls.append(kernel)
+        original(kernel, arguments)
+
+    original = cpu.run_together
+    monkeypatch.setattr(cpu, "run_together", counted)
+    return calls
+
+
 @pytest.mark.parametrize("name", BATCHES)
-@pytest.mark.parametrize("sinks", [None, torch.linspace(-2, 2, KV_HEADS * GROUP)])
+@pytest.mark.parametrize(
+    "given", [{}, {"sinks": torch.linspace(-2, 2, KV_HEADS * GROUP)}, {"softcap": 3.0}], ids=str
+)
 def test_cascade_equals_reference(
-    name: str, sinks: Tensor | None, monkeypatch: pytest.MonkeyPatch
+    name: str, given: dict[str, Any], kernel_calls: list[int]
 ) -> None:
-    products = []
-
-    def counted(*arguments):  # type: ignore[no-untyped-def]
-        products.append(arguments)
-        return original(*arguments)
-
-    original = cpu.attend_prefix
-    monkeypatch.setattr(cpu, "attend_prefix", counted)
     batch = batch_of(BATCHES[name])
     query, layer = tensors(batch)
-    options = AttentionOptions(scale=0.2, sinks=sinks)
+    options = AttentionOptions(scale=0.2, **given)
     expected = reference_attention(query, layer, batch, options)
     torch.testing.assert_close(CpuAttention()(query, layer, batch, options), expected)
-    assert len(products) == (2 if name == "two groups" else 1)
+    assert len(kernel_calls) == 2
     own = batch_of(BATCHES[name])
     torch.testing.assert_close(CpuAttention(cascade=False)(query, layer, own, options), expected)
-    assert len(products) == (2 if name == "two groups" else 1)
+    assert len(kernel_calls) == 3
 
 
-@pytest.mark.parametrize("given", [{"window": 20}, {"softcap": 3.0}])
-def test_layers_that_a_product_cannot_express_go_row_by_row(given: dict[str, float]) -> None:
+def test_windows_are_attended_row_by_row(kernel_calls: list[int]) -> None:
     batch = batch_of(BATCHES["all share"])
     query, layer = tensors(batch)
-    options = AttentionOptions(scale=0.2, **given)  # type: ignore[arg-type]
+    options = AttentionOptions(scale=0.2, window=20)
     expected = reference_attention(query, layer, batch, options)
     torch.testing.assert_close(CpuAttention()(query, layer, batch, options), expected)
+    assert len(kernel_calls) == 1
 
 
 def test_groups_are_cut_where_most_reads_are_saved() -> None:

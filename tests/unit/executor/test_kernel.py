@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from executor import team
 from executor.attention.base import LayerCache, Slots
 from executor.attention.kernel import fitting_width
-from executor.vectors import exponential, int_at, take_ticket
+from executor.compiled import team
+from executor.compiled.access import int_at, take_ticket
+from executor.compiled.softmax import exponential
 
 
 @numba.njit  # type: ignore[untyped-decorator]

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from executor import product, team
+from executor import product
+from executor.compiled import team
 from executor.product import Panels, fits
 
 ROWS = (0, *range(1, 16), 27, 28, 29, 64, 301)

@@ -1,0 +1,145 @@
+"""Few vectors against many: scores of queries, and mixtures of values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from executor.compiled.emit import (
+    CACHE_LINE,
+    FLOAT,
+    NEAREST,
+    broadcast,
+    emitter,
+    fetch,
+    fma,
+    integer,
+    load,
+    nothing,
+    pointers,
+    shuffle,
+    signature,
+    store,
+)
+
+_ACCUMULATORS = {16: 24, 8: 12}
+"""Vector registers that hold sums, by the width: of 32 with AVX-512, of 16 without."""
+
+
+@emitter
+def dots(
+    typing: Any, query: Any, key: Any, scores: Any, last: Any, ahead: Any,
+    group: Any, size: Any, keys: Any, width: Any,
+) -> Any:  # fmt: skip
+    """Products of `group` queries with keys [0, last), `size` numbers each.
+
+    Addresses of float32 [group, size], [keys, size] and [group, keys]; `last` is rounded up to
+    the vector's `width`, of which `size` and `keys` are multiples. Meanwhile as many keys are
+    fetched from `ahead`. The last four are literals.
+    """
+    shape = [kind.literal_value for kind in (group, size, keys, width)]
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        query, key, scores = pointers(builder, arguments[:3])
+        _emit_dots(builder, query, key, scores, *arguments[3:5], *shape)
+        return nothing()
+
+    return signature(5, group, size, keys, width), generate
+
+
+def _share(count: int, part: int, parts: int) -> tuple[int, int]:
+    """From where to where one of some about equal parts goes, in whole cache lines."""
+    lines = -(-count // CACHE_LINE)
+    return CACHE_LINE * (lines * part // parts), CACHE_LINE * (lines * (part + 1) // parts)
+
+
+def _emit_dots(
+    builder: Any, query: Any, key: Any, scores: Any, last: Any, ahead: Any,
+    group: int, size: int, keys: int, width: int,
+) -> None:  # fmt: skip
+    with cgutils.for_range_slice(builder, integer(0), last, integer(width)) as (first, _):
+        tile = builder.gep(key, [builder.mul(first, integer(size))])
+        behind = builder.mul(first, integer(4 * size))
+        (following,) = pointers(builder, [builder.add(ahead, behind)])
+        for g in range(group):
+            fetch(builder, following, *_share(4 * width * size, g, group), NEAREST)
+            sums = [ir.Constant(ir.VectorType(FLOAT, width), None)] * width
+            for part in range(0, size, width):
+                of_query = load(builder, query, g * size + part, width)
+                for k in range(width):
+                    of_key = load(builder, tile, k * size + part, width)
+                    sums[k] = fma(builder, of_query, of_key, sums[k])
+            target = builder.gep(scores, [builder.add(first, integer(g * keys))])
+            store(builder, _sum_each(builder, sums), target, 0)
+
+
+@emitter
+def mix(
+    typing: Any, weights: Any, value: Any, mixed: Any, first: Any, last: Any, ahead: Any,
+    group: Any, size: Any, keys: Any, width: Any,
+) -> Any:  # fmt: skip
+    """Add values [first, last), weighted, to the sum of each of `group` queries.
+
+    Addresses of float32 [group, keys], [keys, size] and [group, size]; the last four are
+    literals, and `size` is a multiple of `width`. Meanwhile as many values are fetched from
+    `ahead`.
+    """
+    shape = [kind.literal_value for kind in (group, size, keys, width)]
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        weights, value, mixed = pointers(builder, arguments[:3])
+        _emit_mix(builder, weights, value, mixed, *arguments[3:6], *shape)
+        return nothing()
+
+    return signature(6, group, size, keys, width), generate
+
+
+def _emit_mix(
+    builder: Any, weights: Any, value: Any, mixed: Any, first: Any, last: Any, ahead: Any,
+    group: int, size: int, keys: int, width: int,
+) -> None:  # fmt: skip
+    together = width * max(1, _ACCUMULATORS[width] // group)
+    for start in range(0, size, together):
+        parts = range(start, min(start + together, size), width)
+        places = {(g, part): g * size + part for g in range(group) for part in parts}
+        sums = {
+            at: cgutils.alloca_once_value(builder, load(builder, mixed, place, width))
+            for at, place in places.items()
+        }
+        with cgutils.for_range_slice(builder, first, last, integer(1)) as (t, _):
+            row = builder.gep(value, [builder.mul(t, integer(size))])
+            behind = builder.mul(t, integer(4 * size))
+            (following,) = pointers(builder, [builder.add(ahead, behind)])
+            fetch(builder, following, 4 * start, 4 * min(start + together, size), NEAREST)
+            loaded = {part: load(builder, row, part, width) for part in parts}
+            for g in range(group):
+                weight = builder.gep(weights, [builder.add(t, integer(g * keys))])
+                spread = broadcast(builder, builder.load(weight), width)
+                for part in parts:
+                    total = builder.load(sums[g, part])
+                    builder.store(fma(builder, spread, loaded[part], total), sums[g, part])
+        for at, place in places.items():
+            store(builder, builder.load(sums[at]), mixed, place)
+
+
+def _sum_each(builder: Any, vectors: list[Any]) -> Any:
+    """A vector whose lane l is the sum of vector l: a butterfly, half as many at every level."""
+    width = len(vectors)
+    distance = width // 2
+    while distance:
+        lanes = range(width)
+        kept = [lane + width if lane & distance else lane for lane in lanes]
+        crossed = [
+            lane + width - distance if lane & distance else lane + distance for lane in lanes
+        ]
+        vectors = [
+            builder.fadd(
+                shuffle(builder, vectors[i], vectors[i + distance], kept),
+                shuffle(builder, vectors[i], vectors[i + distance], crossed),
+            )
+            for i in range(distance)
+        ]
+        distance //= 2
+    return vectors[0]

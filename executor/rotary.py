@@ -1,0 +1,115 @@
+"""Rotary positions of queries and keys in one pass, where torch takes ten.
+
+Su et al. 2021, in the form that turns the two halves of a head against each other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+import torch
+from numba import carray
+from torch import Tensor
+
+from executor.compiled import team
+from executor.compiled.access import float_at, put_float, take_ticket
+from executor.compiled.kernel import compiled, jit, revision
+
+_AT_ONCE = 4
+"""Rows that a thread takes at a time."""
+
+
+class _Heads(ctypes.Structure):
+    """Queries, or keys."""
+
+    _fields_ = (
+        ("source", ctypes.c_int64),  # [H, T, D] at, numbers of a head contiguous
+        ("head", ctypes.c_int64),  # its strides, in numbers
+        ("row", ctypes.c_int64),
+        ("target", ctypes.c_int64),  # [T, H, D] at, contiguous
+        ("count", ctypes.c_int64),  # H
+    )
+
+
+class _Arguments(ctypes.Structure):
+    _fields_ = (
+        ("queries", _Heads),
+        ("keys", _Heads),
+        ("cosines", ctypes.c_int64),  # [T, D] at
+        ("sines", ctypes.c_int64),  # [T, D] at
+        ("rows", ctypes.c_int64),  # T
+        ("size", ctypes.c_int64),  # D
+        ("counter", ctypes.c_int64),  # int64, 0 at the beginning
+    )
+
+
+def can_rotate(query: Tensor, key: Tensor, cosines: Tensor, sines: Tensor) -> bool:
+    """Whether `rotate` is made for these."""
+    tensors = query, key, cosines, sines
+    if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in tensors):
+        return False
+    if not all(t.dim() == 4 and t.shape[0] == 1 for t in (query, key)):
+        return False
+    shapes = [(1, *x.shape[2:]) for x in (query, key)] + [sines.shape]
+    return (
+        all(shape == cosines.shape for shape in shapes)
+        and cosines.shape[2] % 2 == 0
+        and query.stride(3) == key.stride(3) == 1
+        and cosines.is_contiguous()
+        and sines.is_contiguous()
+    )
+
+
+def rotate(query: Tensor, key: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor, Tensor]:
+    """x * cos + (-second half of x, first half of x) * sin, for x [1, H, T, D], both [1, T, D]."""
+    _, rows, size = cosines.shape
+    counter = ctypes.c_int64()
+    given = _Arguments(
+        cosines=cosines.data_ptr(),
+        sines=sines.data_ptr(),
+        rows=rows,
+        size=size,
+        counter=ctypes.addressof(counter),
+    )
+    rotated = [x.new_empty(rows, x.shape[1], size) for x in (query, key)]
+    for heads, x, target in zip((given.queries, given.keys), (query, key), rotated, strict=True):
+        heads.source, heads.target = x.data_ptr(), target.data_ptr()
+        _, heads.head, heads.row, _ = x.stride()
+        heads.count = x.shape[1]
+    team.run_together(_kernel(), ctypes.addressof(given))
+    queries, keys = (x.transpose(0, 1)[None] for x in rotated)
+    return queries, keys
+
+
+@cache
+def _kernel() -> int:
+    code = revision()
+
+    def kernel(pointer):  # type: ignore[no-untyped-def]
+        a = carray(pointer, 1)[0]
+        first = take_ticket(a.counter) * _AT_ONCE
+        while code >= 0 and first < a.rows:
+            for row in range(first, min(first + _AT_ONCE, a.rows)):
+                angles = 4 * row * a.size
+                for heads in (a.queries, a.keys):
+                    for head in range(heads.count):
+                        _turn(
+                            heads.source + 4 * (head * heads.head + row * heads.row),
+                            a.cosines + angles, a.sines + angles,
+                            heads.target + 4 * (row * heads.count + head) * a.size, a.size // 2,
+                        )  # fmt: skip
+            first = take_ticket(a.counter) * _AT_ONCE
+
+    return compiled(kernel, _Arguments)
+
+
+@jit
+def _turn(head: int, cosines: int, sines: int, target: int, half: int) -> None:
+    for d in range(half):
+        one, other = float_at(head, d), float_at(head, d + half)
+        put_float(target, d, one * float_at(cosines, d) - other * float_at(sines, d))
+        put_float(
+            target, d + half,
+            other * float_at(cosines, d + half) + one * float_at(sines, d + half),
+        )  # fmt: skip
