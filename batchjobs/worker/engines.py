@@ -144,6 +144,9 @@ def engine_settings(settings: Settings) -> EngineSettings:
         scheduling_policy=settings.scheduling_policy,
         batching=settings.batching,
         request_timeout_seconds=settings.request_timeout_seconds,
+        num_speculative_tokens=settings.num_speculative_tokens,
+        prompt_lookup_min=settings.prompt_lookup_min,
+        prompt_lookup_max=settings.prompt_lookup_max,
     )
 
 

@@ -7,7 +7,9 @@ shards' requests, of whatever job, are already running.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 from batchjobs.deployment import Deployment
@@ -17,9 +19,10 @@ from batchjobs.queue import claims, jobs
 from batchjobs.shard_lines import ShardLine, read_shard
 from batchjobs.states import JobState
 from batchjobs.worker import events
+from batchjobs.worker.ahead import made_ahead
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.isolation import condemned, groups, is_dangerous, worker_crashed
-from batchjobs.worker.line_work import LineWork, line_context
+from batchjobs.worker.line_work import LineWork, PreparedLine, line_context
 from batchjobs.worker.meter import Meter
 from batchjobs.worker.open_shard import OpenShard
 from batchjobs.worker.progress import ModelReport, Progress
@@ -27,6 +30,9 @@ from batchjobs.worker.publisher import Publisher
 from batchjobs.worker.stop import StopSignal
 from batchjobs.worker.watchdog import Watchdog
 from executor.request import Completion, Request
+
+LINES_AHEAD = 256
+"""Lines prepared before the engine asks for them; a shard's bytes bound them as well."""
 
 
 class ModelSession:
@@ -121,13 +127,21 @@ class ModelSession:
         self, shard: OpenShard, numbers: Container[int] | None = None
     ) -> Iterator[Request]:
         """The requests of the shard's unanswered lines, or of those with these numbers."""
+        with closing(made_ahead(self._prepared(shard, numbers), LINES_AHEAD)) as lines:
+            for prepared in lines:
+                self._tick()
+                if shard.claim.shard_id not in self._open:
+                    return
+                yield from self._enter(shard, prepared)
+
+    def _prepared(
+        self, shard: OpenShard, numbers: Container[int] | None
+    ) -> Generator[PreparedLine]:
+        """Runs in a thread of its own, ahead of the engine: touches nothing of the session's."""
         for line in read_shard(self._deployment.store, shard.claim):
-            self._tick()
-            if shard.claim.shard_id not in self._open:
-                return
             wanted = numbers is None or line.number in numbers
             if wanted and not shard.has_answer(line.number):
-                yield from self._prepare(shard, line)
+                yield self._prepare(shard, line)
 
     def _run_apart(self, shard: OpenShard) -> None:
         """Answer a dangerous shard group by group, nothing else being in the engine.
@@ -180,7 +194,7 @@ class ModelSession:
         events.claimed(claim)
         return shard
 
-    def _prepare(self, shard: OpenShard, line: ShardLine) -> Iterator[Request]:
+    def _prepare(self, shard: OpenShard, line: ShardLine) -> PreparedLine:
         work = LineWork(
             endpoint=ENDPOINTS[shard.claim.endpoint],
             line=line,
@@ -188,20 +202,22 @@ class ModelSession:
             model=self._loaded.context(line.model, ignore_unknown=self._settings.ignore_unknown),
         )
         try:
-            requests = work.prepare()
+            return PreparedLine(work, work.prepare())
         except BatchJobsError as error:
-            shard.add(line, *work.failure(error))
+            return PreparedLine(work, error=error)
+
+    def _enter(self, shard: OpenShard, prepared: PreparedLine) -> Iterator[Request]:
+        work = prepared.work
+        if prepared.error is not None:
+            shard.add(work.line, *work.failure(prepared.error))
             return
-        key = f"{shard.claim.shard_id}:{line.number}"
+        key = f"{shard.claim.shard_id}:{work.line.number}"
         self._lines[key] = work
-        for number, request in enumerate(requests):
+        for number, request in enumerate(prepared.requests):
             if key not in self._lines:
                 return  # the shard was given back while this line was half in the engine
-            yield Request(
-                id=f"{key}:{number}",
-                prompt_token_ids=request.prompt_token_ids,
-                sampling=request.sampling,
-            )
+            # The engine's lowest is first, a job's greatest.
+            yield replace(request, id=f"{key}:{number}", priority=-shard.claim.priority)
 
     def _take(self, completion: Completion) -> None:
         key, _, number = completion.request_id.rpartition(":")

@@ -28,7 +28,7 @@ yield_when_idle()
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
-from executor import linear, model  # noqa: E402
+from executor import linear, model, quantized  # noqa: E402
 from executor.build import FastPaths, build_engine  # noqa: E402
 from executor.loading import Checkpoint  # noqa: E402
 from executor.request import Request, SamplingParams  # noqa: E402
@@ -36,7 +36,11 @@ from executor.settings import EngineSettings  # noqa: E402
 
 TIMED: dict[str, tuple[tuple[Any, str], ...]] = {
     "attention": ((model.PagedContext, "attend"),),
-    "linears": ((nn.Linear, "forward"), (linear.PrepackedLinear, "forward")),
+    "linears": (
+        (nn.Linear, "forward"),
+        (linear.PrepackedLinear, "forward"),
+        (quantized.Int8Linear, "forward"),
+    ),
     "forward": ((model.PackedModel, "forward"),),
 }
 
