@@ -79,6 +79,8 @@ class Settings(BaseSettings):
 
     device: str | None = None
     dtype: str | None = None
+    quantization: Literal["int8"] | None = None
+    """Compute with 8-bit weights, on CPU; None takes them as they are."""
     num_threads: int | None = Field(default=None, ge=1)
     max_num_seqs: int | None = Field(default=None, ge=1)
     max_num_batched_tokens: int | None = Field(default=None, ge=1)

@@ -61,8 +61,7 @@ def test_closing_ends_the_thread_and_closes_what_it_read() -> None:
     def items() -> Generator[int]:
         thread.append(threading.current_thread())
         try:
-            for number in range(1_000_000):
-                yield number
+            yield from range(1_000_000)
         finally:
             assert threading.current_thread() is thread[0]
             is_closed.set()
