@@ -11,7 +11,7 @@ from executor.request import Choice, FinishReason, Request
 from executor.sequence import Group
 
 REMEMBERED_TOKENS = 1 << 18
-"""Of finished answers, whose requests may come again."""
+"""Of finished answers, whose requests may come again; log-probabilities count as tokens."""
 
 
 class Duplicates:
@@ -65,4 +65,8 @@ def digest(request: Request) -> bytes:
 
 
 def _size(answer: tuple[Choice, ...]) -> int:
-    return sum(len(choice.token_ids) + 1 for choice in answer)
+    return sum(1 + len(choice.token_ids) + _num_logprobs(choice) for choice in answer)
+
+
+def _num_logprobs(choice: Choice) -> int:
+    return sum(1 + len(entry.top) for entry in choice.logprobs or ())

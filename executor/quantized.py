@@ -1,9 +1,10 @@
 """Linear layers over 8-bit weights, with oneDNN's integer products, which are part of torch.
 
-Weights have a scale for each output column, rows one for each position (LLM.int8(), Dettmers et
-al. 2022, without outliers; vLLM's `int8` with dynamic per-token scales): what a position gives
-does not depend on the others in its step. Rows are given as unsigned bytes around 128, as oneDNN
-has fast products for these only.
+Weights have a scale for each output column, positions one each, so that what a position gives
+does not depend on the others in its step. A number of a position is two bytes, its nearest and
+what is left of it, and both are rows of one product: one byte loses too much where a few numbers
+are far larger than the rest (the outliers of LLM.int8(), Dettmers et al. 2022). Bytes are
+unsigned, around 128, as oneDNN has fast products for these only.
 """
 
 from __future__ import annotations
@@ -33,16 +34,26 @@ class Int8Linear(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         flat = rows.reshape(-1, self.in_features)
         scales = _scales(flat)
-        # Behind the addition all are positive: cutting off rounds to the nearest.
-        values = (flat / scales).add_(_MIDDLE + 0.5).to(torch.uint8)
+        scaled = flat / scales
+        nearest = scaled.round()
+        rest = scaled.sub_(nearest).mul_(2 * _MOST)
+        both = self._product(torch.cat((_bytes(nearest), _bytes(rest))))
+        product = both[: len(flat)].add_(both[len(flat) :], alpha=1 / (2 * _MOST)).mul_(scales)
+        if self._bias is not None:
+            product += self._bias
+        return product.view(*rows.shape[:-1], self.out_features)
+
+    def _product(self, values: Tensor) -> Tensor:
         product: Tensor = torch.ops.onednn.qlinear_pointwise(
             values, 1.0, _MIDDLE, self._packed, self._scales, self._middles, None, 1.0, 0,
             torch.float32, "none", [], "",
         )  # fmt: skip
-        product.mul_(scales)
-        if self._bias is not None:
-            product += self._bias
-        return product.view(*rows.shape[:-1], self.out_features)
+        return product
+
+
+def _bytes(values: Tensor) -> Tensor:
+    """To the nearest: behind the addition, which is in place, all are positive and are cut off."""
+    return values.add_(_MIDDLE + 0.5).to(torch.uint8)
 
 
 def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
