@@ -107,9 +107,18 @@ def build_engine(
         device=loaded.device,
         attention_backend=name,
         quantization_error=error,
-        cost=model_cost(loaded.module, layers, loaded.device.dtype),
+        cost=_cost(loaded, layers, settings),
         profile=_watched(engine, loaded) if profiled else None,
     )
+
+
+def _cost(
+    loaded: LoadedModel, layers: dict[int, LayerShape], settings: EngineSettings
+) -> ModelCost:
+    cost = model_cost(loaded.module, layers, loaded.device.dtype)
+    if settings.quantization is None:
+        return cost
+    return replace(cost, weight_bytes=cost.weight_bytes // loaded.device.dtype.itemsize)
 
 
 def _optimize(loaded: LoadedModel, fast: FastPaths, product: Product = PrepackedLinear) -> None:

@@ -7,7 +7,7 @@ shards' requests, of whatever job, are already running.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Generator, Iterable, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -104,14 +104,15 @@ class ModelSession:
                 self._run_apart(shard)
             self._drive(self._requests())
 
-    def _drive(self, requests: Iterable[Request]) -> None:
-        try:
-            for completion in self._engine.run(requests, on_step=self._tick):
-                self._take(completion)
-        finally:
-            self._checkpoint()
+    def _drive(self, requests: Generator[Request]) -> None:
+        with closing(requests):
+            try:
+                for completion in self._engine.run(requests, on_step=self._tick):
+                    self._take(completion)
+            finally:
+                self._checkpoint()
 
-    def _requests(self) -> Iterator[Request]:
+    def _requests(self) -> Generator[Request]:
         """Of every shard that can be claimed; pauses at a dangerous one, which is then the only
         open one or is given back until the others are answered."""
         while shard := self._claim():
@@ -125,7 +126,7 @@ class ModelSession:
 
     def _lines_of(
         self, shard: OpenShard, numbers: Container[int] | None = None
-    ) -> Iterator[Request]:
+    ) -> Generator[Request]:
         """The requests of the shard's unanswered lines, or of those with these numbers."""
         with closing(made_ahead(self._prepared(shard, numbers), LINES_AHEAD)) as lines:
             for prepared in lines:
