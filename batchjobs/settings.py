@@ -95,6 +95,8 @@ class Settings(BaseSettings):
 
     device: str | None = None
     dtype: str | None = None
+    quantization: Literal["int8"] | None = None
+    """Compute with 8-bit weights, on CPU; None takes them as they are."""
     num_threads: int | None = Field(default=None, ge=1)
     max_num_seqs: int | None = Field(default=None, ge=1)
     max_num_batched_tokens: int | None = Field(default=None, ge=1)
@@ -109,6 +111,10 @@ class Settings(BaseSettings):
     batching: Literal["continuous", "static"] = "continuous"
     request_timeout_seconds: float | None = Field(default=None, gt=0)
     """How long one request may run before it ends with an error."""
+    num_speculative_tokens: int = Field(default=8, ge=0)
+    """Guessed from the text so far and checked in one step; 0 guesses none."""
+    prompt_lookup_min: int = Field(default=2, ge=1)
+    prompt_lookup_max: int = Field(default=8, ge=1)
 
     @classmethod
     def load(cls, **overrides: object) -> Self:

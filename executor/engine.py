@@ -310,16 +310,15 @@ class Engine:
         """Go down the ladder; the completions of the request that cannot run even alone."""
         metrics = self.metrics
         metrics.num_out_of_memory_total += 1
-        metrics.computed_tokens_total -= sum(span.positions for span in spans)
-        metrics.spec_decode_num_draft_tokens_total -= sum(len(span.draft) for span in spans)
+        metrics.num_recomputed_tokens_total += sum(span.count for span in spans)
         culprit = self._scheduler.ladder.fail(spans)
         if culprit is None:
             return []
         context = len(culprit.tokens)
         return self._fail(
             culprit.group,
-            "The request does not fit the worker's memory, not even alone: it failed with"
-            f" {context:,} tokens of prompt and answer. Shorten it, or give the worker more"
+            "The request does not fit the worker's memory, not even alone, with"
+            f" {context:,} tokens of prompt and answer: shorten it, or give the worker more"
             " memory.",
             error_code=OUT_OF_MEMORY,
         )

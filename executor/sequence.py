@@ -78,9 +78,15 @@ class Answer:
 
     @property
     def size(self) -> int:
-        """Tokens of which something is remembered."""
-        generated = sum(len(choice.token_ids) + 1 for choice in self.choices)
-        return generated + len(self.prompt_logprobs or ())
+        """Tokens that are remembered; those that a log-probability is of count as well."""
+        generated = sum(
+            1 + len(choice.token_ids) + _size(choice.logprobs) for choice in self.choices
+        )
+        return generated + _size(self.prompt_logprobs)
+
+
+def _size(logprobs: tuple[TokenLogprob, ...] | None) -> int:
+    return sum(1 + len(entry.top) for entry in logprobs or ())
 
 
 @dataclass(slots=True, eq=False)

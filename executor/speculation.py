@@ -36,25 +36,10 @@ _PRIOR_WEIGHT = 2.0
 """Guesses that what the run has seen counts for in a new sequence."""
 _PRIOR_RATE = 0.5
 
-_EACH_FOR_ITSELF = frozenset(
-    [
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "seed",
-        "max_tokens",
-        "min_tokens",
-        "stop",
-        "ignore_eos",
-        "n",
-        "logprobs",
-        "prompt_logprobs",
-        "logit_bias",
-        "allowed_token_ids",
-        "stop_token_ids",
-    ]
-)
+_SAMPLING = {"temperature", "top_p", "top_k", "min_p", "seed", "n", "logprobs"}
+_FIXED = {"prompt_logprobs", "logit_bias", "allowed_token_ids"}
+_ENDS = {"max_tokens", "min_tokens", "stop", "stop_token_ids", "ignore_eos"}
+_EACH_FOR_ITSELF = frozenset(_SAMPLING | _FIXED | _ENDS)
 _SAID_OF_REQUESTS = frozenset({"id", "prompt_token_ids", "sampling", "priority", "timeout_seconds"})
 
 

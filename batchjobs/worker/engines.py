@@ -23,6 +23,7 @@ from executor.threads import yield_when_idle
 
 if TYPE_CHECKING:
     from executor.device import DevicePlan
+    from executor.engine import Engine
 
 
 class Runner(Protocol):
@@ -46,7 +47,8 @@ class Runner(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
     """A running model. `decisions` say in words what was chosen for this machine, and why;
-    `cost` and `device` are None for one that computes nothing."""
+    `cost` and `device` are None for one that computes nothing, `quantization` for one whose
+    weights are as its checkpoint has them."""
 
     engine: Runner
     tokenizer: Tokenizer
@@ -59,6 +61,11 @@ class LoadedModel:
     """What lines that leave a parameter out are given."""
     embedding: EmbeddingFacts | None = None
     """None for a model that generates text."""
+    quantization: str | None = None
+
+    def called(self, name: str) -> str:
+        """The name in what is told of a run."""
+        return name if self.quantization is None else f"{name} ({self.quantization})"
 
     def context(self, name: str, *, ignore_unknown: bool = False) -> ModelContext:
         """For lines that ask for the model as `name`."""
@@ -115,7 +122,8 @@ class CheckpointEngines:
         return LoadedModel(
             engine=ready.engine,
             tokenizer=ready.tokenizer,
-            fingerprint=fingerprint(model, dtype),
+            fingerprint=fingerprint(model, dtype, self._settings.quantization),
+            quantization=self._settings.quantization,
             sampling=defaults.sampling,
             cost=ready.cost,
             device=device,
@@ -123,11 +131,12 @@ class CheckpointEngines:
             decisions=(
                 ("device", f"{device.device} ({device.device_reason})"),
                 ("dtype", f"{dtype} ({device.dtype_reason})"),
+                *_quantization(self._settings.quantization, ready.quantization_error),
                 ("threads", f"{device.num_threads} ({device.threads_reason})"),
                 ("attention", ready.attention_backend),
                 ("max_model_len", f"{limits.max_model_len:,} tokens"),
                 ("max_num_seqs", f"{limits.max_num_seqs:,}"),
-                ("max_num_batched_tokens", f"{limits.max_num_batched_tokens:,}"),
+                ("max_num_batched_tokens", _step_size(ready.engine)),
                 ("KV cache", f"{limits.num_blocks:,} blocks of {limits.block_size} tokens"),
             ),
         )
@@ -155,6 +164,7 @@ def engine_settings(settings: Settings) -> EngineSettings:
     return EngineSettings(
         device=settings.device,
         dtype=settings.dtype,
+        quantization=settings.quantization,
         num_threads=settings.num_threads,
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
@@ -165,14 +175,28 @@ def engine_settings(settings: Settings) -> EngineSettings:
         scheduling_policy=settings.scheduling_policy,
         batching=settings.batching,
         request_timeout_seconds=settings.request_timeout_seconds,
+        num_speculative_tokens=settings.num_speculative_tokens,
+        prompt_lookup_min=settings.prompt_lookup_min,
+        prompt_lookup_max=settings.prompt_lookup_max,
     )
 
 
-def fingerprint(model: Model, dtype: str) -> str:
+def fingerprint(model: Model, dtype: str, quantization: str | None = None) -> str:
     """Changes with whatever may change an answer: weights, number type, engine version, and what
-    the catalogue says of the model."""
+    the catalogue says of the model; one of quantized weights says so."""
     words = f"{model.source}@{model.revision} {dtype} batchjobs {__version__}"
     defaults = ModelDefaults.of(model)
     if defaults != ModelDefaults():
         words += f" {defaults}"
-    return f"fp_{hashlib.blake2b(words.encode(), digest_size=5).hexdigest()}"
+    digest = hashlib.blake2b(words.encode(), digest_size=5).hexdigest()
+    return f"fp_{digest}" if quantization is None else f"fp_{digest}_{quantization}"
+
+
+def _quantization(name: str | None, error: float | None) -> Iterator[tuple[str, str]]:
+    if name is not None and error is not None:
+        yield "quantization", f"{name} (moves logits by {error:.1%} of their spread at most)"
+
+
+def _step_size(engine: Engine) -> str:
+    size = f"{engine.limits.max_num_batched_tokens:,}"
+    return size if engine.scheduling.step_seconds is None else f"{size}, more where it pays"

@@ -42,6 +42,9 @@ _COUNTERS = {
     "num_recomputed_tokens_total": "Positions computed again after their cache was given up.",
     "prefix_cache_queries_total": "Prompt tokens of the sequences that began to run.",
     "prefix_cache_hits_total": "Those of them that others had computed.",
+    "spec_decode_num_draft_tokens_total": "Guessed tokens that were checked.",
+    "spec_decode_num_accepted_tokens_total": "Those of them that were right.",
+    "num_out_of_memory_total": "Steps that did not fit the memory and were tried in parts.",
     "num_deduplicated_requests_total": "Requests answered with an equal one's answer.",
     "steps_total": "Steps of the engine.",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from batchjobs.worker.progress import Progress, RunReport
 from batchjobs.worker.runner import run_jobs, work_on
 from batchjobs.worker.stop import StopSignal
 from batchjobs.worker.tending import tend
+from executor.engine import Engine
 from executor.fake import ByteTokenizer
+from executor.request import Completion, Request
 from executor.settings import Limits
 from tests.support.engines import FakeEngines, HastyEngines, ScarceEngines, add_models
 from tests.support.jobs import (
@@ -568,3 +570,26 @@ def test_line_that_ran_out_of_time_says_so(deployment: Deployment) -> None:
     [failed] = errors(deployment, load_job(deployment, job_id))
     assert failed["custom_id"] == "slow"
     assert failed["response"]["body"]["error"]["code"] == "request_timeout"
+
+
+def test_job_of_greater_priority_goes_first_in_the_engine(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    original = Engine.run
+
+    def noting(
+        engine: Engine, requests: Iterable[Request], on_step: Callable[[], None] | None = None
+    ) -> Iterator[Completion]:
+        def noted() -> Iterator[Request]:
+            for request in requests:
+                seen.append(request.priority)
+                yield request
+
+        return original(engine, noted(), on_step)
+
+    monkeypatch.setattr(Engine, "run", noting)
+    urgent, patient = (start_job(deployment, chats(2), priority=p) for p in (7, -3))
+    run(deployment)
+    assert {load_job(deployment, job).status for job in (urgent, patient)} == {JobState.COMPLETED}
+    assert sorted(seen) == [-7, -7, 3, 3]
