@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -21,6 +23,11 @@ from batchjobs.config_file import ConfigFile
 from batchjobs.errors import UsageError
 
 ENV_PREFIX = "BATCHJOBS_"
+
+
+def _read_json(value: object) -> object:
+    """The environment has an object as text, the file as a table."""
+    return json.loads(value) if isinstance(value, str) else value
 
 
 class Settings(BaseSettings):
@@ -93,6 +100,12 @@ class Settings(BaseSettings):
     batching: Literal["continuous", "static"] = "continuous"
     request_timeout_seconds: float | None = Field(default=None, gt=0)
     """How long one request may run before it ends with an error."""
+    generation_config: Literal["auto", "vllm"] = "auto"
+    """"vllm" leaves out how a model says that it is sampled best."""
+    override_generation_config: Annotated[
+        dict[str, int | float], NoDecode, BeforeValidator(_read_json)
+    ] = Field(default={})
+    """Sampling parameters by name that go before the model's own."""
 
     @classmethod
     def load(cls, **overrides: object) -> Self:

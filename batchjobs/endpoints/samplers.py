@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import TypedDict
 
 from batchjobs.endpoints.base import Body, LineContext, ModelContext
 from batchjobs.endpoints.fields import (
@@ -10,6 +12,7 @@ from batchjobs.endpoints.fields import (
     check_length,
     empty_array,
     invalid_value,
+    not_among,
     read_boolean,
     read_decimal,
     read_integer,
@@ -43,8 +46,15 @@ SAMPLING: dict[str, Parameter] = {
     "stop_token_ids": honoured("token ids that end an answer, and are left out of it"),
 }
 
-MODEL_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-"""What a model may have a default of its own for, in its generation config."""
+_MODEL_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+
+
+def check_model_sampling(values: Mapping[str, object]) -> None:
+    """Raise InvalidRequestError for the first value that a model cannot have as a default."""
+    for name in values:
+        if name not in _MODEL_DEFAULTS:
+            raise not_among("name", name, _MODEL_DEFAULTS)
+    _read_filters(dict(values))
 
 
 def read_sampling(
@@ -56,16 +66,11 @@ def read_sampling(
         InvalidRequestError: a value has a wrong type or is out of range.
     """
     body = {**model.sampling, **body}
-    temperature = read_decimal(body, "temperature", 0, 2)
     seed = read_integer(body, "seed", -(1 << 63), (1 << 63) - 1)
     return SamplingParams(
-        temperature=1.0 if temperature is None else temperature,
-        top_p=_read_top_p(body),
-        top_k=max(read_integer(body, "top_k", -1, sys.maxsize) or 0, 0),
-        min_p=read_decimal(body, "min_p", 0, 1) or 0.0,
+        **_read_filters(body),
         presence_penalty=read_decimal(body, "presence_penalty", -2, 2) or 0.0,
         frequency_penalty=read_decimal(body, "frequency_penalty", -2, 2) or 0.0,
-        repetition_penalty=read_decimal(body, "repetition_penalty", 0.01, 100) or 1.0,
         logit_bias=_read_logit_bias(body, model.tokenizer.vocab_size),
         allowed_token_ids=_read_token_ids(body, "allowed_token_ids", model.tokenizer.vocab_size),
         seed=(line.seed if seed is None else seed) & _UINT64,
@@ -77,6 +82,26 @@ def read_sampling(
         n=read_integer(body, "n", 1, MAX_CHOICES) or 1,
         logprobs=logprobs,
         prompt_logprobs=read_integer(body, "prompt_logprobs", 0, MAX_TOP_LOGPROBS),
+    )
+
+
+class _Filters(TypedDict):
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+
+
+def _read_filters(body: Body) -> _Filters:
+    """What a model may have defaults of its own for."""
+    temperature = read_decimal(body, "temperature", 0, 2)
+    return _Filters(
+        temperature=1.0 if temperature is None else temperature,
+        top_p=_read_top_p(body),
+        top_k=max(read_integer(body, "top_k", -1, sys.maxsize) or 0, 0),
+        min_p=read_decimal(body, "min_p", 0, 1) or 0.0,
+        repetition_penalty=read_decimal(body, "repetition_penalty", 0.01, 100) or 1.0,
     )
 
 

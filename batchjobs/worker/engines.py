@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from batchjobs import __version__
 from batchjobs.endpoints.base import ModelContext, Tokenizer
-from batchjobs.errors import ModelError
+from batchjobs.endpoints.samplers import check_model_sampling
+from batchjobs.errors import InvalidRequestError, ModelError
 from batchjobs.models import Model
 from batchjobs.settings import Settings
 from executor.metrics import EngineMetrics
@@ -44,12 +45,14 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A running model. `decisions` say in words what was chosen for this machine, and why;
+    """A running model. `sampling` is what lines leave out that the model has a value of its own
+    for; `decisions` say in words what was chosen for this machine, and why;
     `cost` and `device` are None for one that computes nothing."""
 
     engine: Runner
     tokenizer: Tokenizer
     fingerprint: str
+    sampling: Mapping[str, float] = field(default_factory=dict)
     decisions: tuple[tuple[str, str], ...] = ()
     cost: ModelCost | None = None
     device: DevicePlan | None = None
@@ -62,6 +65,7 @@ class LoadedModel:
             tokenizer=self.tokenizer,
             max_model_len=self.engine.limits.max_model_len,
             fingerprint=self.fingerprint,
+            sampling=self.sampling,
             ignore_unknown=ignore_unknown,
         )
 
@@ -83,22 +87,25 @@ class CheckpointEngines:
         yield_when_idle()
         from executor.build import build_engine
         from executor.errors import EngineError
+        from executor.generation import own_sampling
         from executor.loading import Checkpoint
 
+        checkpoint = Checkpoint(source=model.source, revision=model.revision)
         try:
             ready = build_engine(
-                Checkpoint(source=model.source, revision=model.revision),
-                engine_settings(self._settings),
-                profiled=self._profiled,
+                checkpoint, engine_settings(self._settings), profiled=self._profiled
             )
+            own = own_sampling(checkpoint)
         except EngineError as error:
             raise ModelError(str(error)) from error
+        sampling = model_sampling(self._settings, own)
         device, limits = ready.device, ready.engine.limits
         dtype = str(device.dtype).removeprefix("torch.")
         return LoadedModel(
             engine=ready.engine,
             tokenizer=ready.tokenizer,
-            fingerprint=fingerprint(model, dtype),
+            fingerprint=fingerprint(model, dtype, self._settings),
+            sampling=sampling,
             cost=ready.cost,
             device=device,
             profile=ready.profile,
@@ -107,6 +114,7 @@ class CheckpointEngines:
                 ("dtype", f"{dtype} ({device.dtype_reason})"),
                 ("threads", f"{device.num_threads} ({device.threads_reason})"),
                 ("attention", ready.attention_backend),
+                ("sampling", _in_words(sampling)),
                 ("max_model_len", f"{limits.max_model_len:,} tokens"),
                 ("max_num_seqs", f"{limits.max_num_seqs:,}"),
                 ("max_num_batched_tokens", f"{limits.max_num_batched_tokens:,}"),
@@ -147,7 +155,35 @@ def engine_settings(settings: Settings) -> EngineSettings:
     )
 
 
-def fingerprint(model: Model, dtype: str) -> str:
-    """Changes with whatever may change an answer: weights, number type, engine version."""
+def model_sampling(settings: Settings, own: Mapping[str, float]) -> dict[str, float]:
+    """What lines leave out, by name; `own` is what the model's generation config says.
+
+    Raises ModelError where a value is none that a line could have.
+    """
+    model = own if settings.generation_config == "auto" else {}
+    named = {
+        "The model's generation config": model,
+        "BATCHJOBS_OVERRIDE_GENERATION_CONFIG": settings.override_generation_config,
+    }
+    for where, values in named.items():
+        try:
+            check_model_sampling(values)
+        except InvalidRequestError as wrong:
+            raise ModelError(f"{where} cannot be used: {wrong.message}") from wrong
+    return {**model, **settings.override_generation_config}
+
+
+def fingerprint(model: Model, dtype: str, settings: Settings) -> str:
+    """Changes with whatever may change an answer: weights, number type, engine version, and what
+    lines are given that they leave out (the model's own being part of its revision)."""
     words = f"{model.source}@{model.revision} {dtype} batchjobs {__version__}"
+    if settings.generation_config != "auto" or settings.override_generation_config:
+        override = sorted(settings.override_generation_config.items())
+        words += f" {settings.generation_config} {override}"
     return f"fp_{hashlib.blake2b(words.encode(), digest_size=5).hexdigest()}"
+
+
+def _in_words(sampling: Mapping[str, float]) -> str:
+    if not sampling:
+        return "the public API's defaults"
+    return ", ".join(f"{name} {value:g}" for name, value in sorted(sampling.items()))
