@@ -17,7 +17,7 @@ from executor.processors import SamplingRow
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.prompt_scores import score_prompts
 from executor.recorder import StepWatcher
-from executor.request import Choice, Completion, FinishReason, Request
+from executor.request import Choice, Completion, FinishReason, Request, SamplingParams
 from executor.sampling import sample, token_logprobs
 from executor.scheduler import Scheduler, Span
 from executor.sequence import Group, Sequence
@@ -203,16 +203,20 @@ class Engine:
         return group
 
     def _sequence(self, group: Group, index: int) -> Sequence:
-        stops = group.request.sampling.stop
+        sampling = group.request.sampling
         sequence = Sequence(
             group=group,
             index=index,
             tokens=list(group.request.prompt_token_ids),
-            watcher=StopWatcher(self._tokenizer.stream(), stops) if stops else None,
+            watcher=self._watcher(sampling) if sampling.stop else None,
             history=history_of(group.request),
         )
         group.sequences.append(sequence)
         return sequence
+
+    def _watcher(self, sampling: SamplingParams) -> StopWatcher:
+        keeps = sampling.include_stop_str_in_output
+        return StopWatcher(self._tokenizer.stream(), sampling.stop, keeps=keeps)
 
     def _expire(self) -> list[Completion]:
         """End what has run for longer than it may."""

@@ -44,6 +44,7 @@ SAMPLING: dict[str, Parameter] = {
     "min_tokens": honoured("no stop before so many tokens"),
     "ignore_eos": honoured("end-of-sequence tokens are tokens like others"),
     "stop_token_ids": honoured("token ids that end an answer, and are left out of it"),
+    "include_stop_str_in_output": honoured("leaves what ended an answer in it"),
 }
 
 _MODEL_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
@@ -78,6 +79,7 @@ def read_sampling(
         min_tokens=_read_min_tokens(body, max_tokens),
         stop=_read_stop(body),
         stop_token_ids=_read_token_ids(body, "stop_token_ids", model.tokenizer.vocab_size) or (),
+        include_stop_str_in_output=read_boolean(body, "include_stop_str_in_output"),
         ignore_eos=read_boolean(body, "ignore_eos"),
         n=read_integer(body, "n", 1, MAX_CHOICES) or 1,
         logprobs=logprobs,
