@@ -20,7 +20,7 @@ from executor.next_tokens import Next, next_tokens
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.prompt_scores import score_prompts
 from executor.recorder import StepWatcher
-from executor.request import Choice, Completion, FinishReason, Request
+from executor.request import Choice, Completion, FinishReason, Request, SamplingParams
 from executor.scheduler import Scheduler
 from executor.sequence import Group, Sequence
 from executor.settings import Limits, Scheduling
@@ -249,17 +249,21 @@ class Engine:
         ]
 
     def _sequence(self, group: Group, index: int, grammar: CompiledGrammar | None) -> Sequence:
-        stops = group.request.sampling.stop
+        sampling = group.request.sampling
         sequence = Sequence(
             group=group,
             index=index,
             tokens=list(group.request.prompt_token_ids),
-            watcher=StopWatcher(self._tokenizer.stream(), stops) if stops else None,
+            watcher=self._watcher(sampling) if sampling.stop else None,
             history=history_of(group.request),
             matcher=None if grammar is None else grammar.matcher(),
         )
         group.sequences.append(sequence)
         return sequence
+
+    def _watcher(self, sampling: SamplingParams) -> StopWatcher:
+        keeps = sampling.include_stop_str_in_output
+        return StopWatcher(self._tokenizer.stream(), sampling.stop, keeps=keeps)
 
     def _expire(self) -> list[Completion]:
         """End what has run for longer than it may."""

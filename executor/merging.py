@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from executor.linear import LinearPart, SharedProduct, can_prepack
+from executor.linear import LinearPart, SharedProduct, can_prepack, packed_linear
 
 Product = Callable[[Tensor, Tensor | None], nn.Module]
 """A weight [N, K] and a bias [N] to a module that multiplies by them."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from batchjobs import __version__
-from batchjobs.endpoints.base import Body, EmbeddingFacts, ModelContext, Tokenizer
+from batchjobs.endpoints.base import EmbeddingFacts, ModelContext, Tokenizer
 from batchjobs.errors import ModelError
 from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
 from batchjobs.settings import Settings
+from batchjobs.worker.fingerprints import fingerprint
+from batchjobs.worker.model_sampling import in_words, model_sampling
 from executor.metrics import EngineMetrics
 from executor.profile import Profile
 from executor.recorder import StepWatcher
@@ -46,19 +46,19 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A running model. `decisions` say in words what was chosen for this machine, and why;
-    `cost` and `device` are None for one that computes nothing, `quantization` for one whose
-    weights are as its checkpoint has them."""
+    """A running model. `sampling` is what lines leave out that the model has a value of its own
+    for; `decisions` say in words what was chosen for this machine, and why; `cost` and `device`
+    are None for one that computes nothing, `quantization` for one whose weights are as its
+    checkpoint has them."""
 
     engine: Runner
     tokenizer: Tokenizer
     fingerprint: str
+    sampling: Mapping[str, float] = field(default_factory=dict)
     decisions: tuple[tuple[str, str], ...] = ()
     cost: ModelCost | None = None
     device: DevicePlan | None = None
     profile: Profile | None = None
-    sampling: Body = field(default_factory=dict)
-    """What lines that leave a parameter out are given."""
     embedding: EmbeddingFacts | None = None
     """None for a model that generates text."""
     quantization: str | None = None
@@ -74,8 +74,8 @@ class LoadedModel:
             tokenizer=self.tokenizer,
             max_model_len=self.engine.limits.max_model_len,
             fingerprint=self.fingerprint,
-            ignore_unknown=ignore_unknown,
             sampling=self.sampling,
+            ignore_unknown=ignore_unknown,
             embedding=self.embedding,
         )
 
@@ -98,6 +98,7 @@ class CheckpointEngines:
         from batchjobs.worker.embedders import load_embedder
         from executor.build import build_engine
         from executor.errors import EngineError
+        from executor.generation import own_sampling
         from executor.loading import Checkpoint
 
         embedder = load_embedder(model, self._settings, profiled=self._profiled)
@@ -105,26 +106,29 @@ class CheckpointEngines:
             return embedder
         defaults = ModelDefaults.of(model)
         settings = engine_settings(self._settings)
+        checkpoint = Checkpoint(
+            source=model.source, revision=model.revision, chat_template=defaults.chat_template
+        )
         try:
             ready = build_engine(
-                Checkpoint(
-                    source=model.source,
-                    revision=model.revision,
-                    chat_template=defaults.chat_template,
-                ),
+                checkpoint,
                 replace(settings, max_model_len=defaults.max_model_len or settings.max_model_len),
                 profiled=self._profiled,
             )
+            own = own_sampling(checkpoint)
         except EngineError as error:
             raise ModelError(str(error)) from error
+        sampling = model_sampling(self._settings, own, defaults.sampling)
         device, limits = ready.device, ready.engine.limits
         dtype = str(device.dtype).removeprefix("torch.")
         return LoadedModel(
             engine=ready.engine,
             tokenizer=ready.tokenizer,
-            fingerprint=fingerprint(model, dtype, self._settings.quantization),
+            fingerprint=fingerprint(
+                model, dtype, self._settings, quantization=self._settings.quantization
+            ),
             quantization=self._settings.quantization,
-            sampling=defaults.sampling,
+            sampling=sampling,
             cost=ready.cost,
             device=device,
             profile=ready.profile,
@@ -134,6 +138,7 @@ class CheckpointEngines:
                 *_quantization(self._settings.quantization, ready.quantization_error),
                 ("threads", f"{device.num_threads} ({device.threads_reason})"),
                 ("attention", ready.attention_backend),
+                ("sampling", in_words(sampling)),
                 ("max_model_len", f"{limits.max_model_len:,} tokens"),
                 ("max_num_seqs", f"{limits.max_num_seqs:,}"),
                 ("max_num_batched_tokens", _step_size(ready.engine)),
@@ -179,17 +184,6 @@ def engine_settings(settings: Settings) -> EngineSettings:
         prompt_lookup_min=settings.prompt_lookup_min,
         prompt_lookup_max=settings.prompt_lookup_max,
     )
-
-
-def fingerprint(model: Model, dtype: str, quantization: str | None = None) -> str:
-    """Changes with whatever may change an answer: weights, number type, engine version, and what
-    the catalogue says of the model; one of quantized weights says so."""
-    words = f"{model.source}@{model.revision} {dtype} batchjobs {__version__}"
-    defaults = ModelDefaults.of(model)
-    if defaults != ModelDefaults():
-        words += f" {defaults}"
-    digest = hashlib.blake2b(words.encode(), digest_size=5).hexdigest()
-    return f"fp_{digest}" if quantization is None else f"fp_{digest}_{quantization}"
 
 
 def _quantization(name: str | None, error: float | None) -> Iterator[tuple[str, str]]:

@@ -76,6 +76,7 @@ def test_created_batch_is_validating(client: TestClient) -> None:
         "at_risk": False,
         "notice": None,
         "models": [],
+        "cached_tokens": 0,
         "priority": 0,
     }
     assert client.get(f"/v1/batches/{batch['id']}").json() == batch

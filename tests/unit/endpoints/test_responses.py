@@ -276,7 +276,7 @@ def test_an_answer_is_a_message_item() -> None:
     ]
     assert body["usage"] == {
         "input_tokens": 9,
-        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": 3,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 12,

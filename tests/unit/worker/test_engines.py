@@ -6,7 +6,9 @@ import pytest
 
 from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
-from batchjobs.worker.engines import KeptEngines, fingerprint
+from batchjobs.settings import Settings
+from batchjobs.worker.engines import KeptEngines
+from batchjobs.worker.fingerprints import fingerprint
 from tests.support.engines import FakeEngines
 
 
@@ -48,4 +50,6 @@ def test_another_configuration_is_loaded_and_has_its_own_fingerprint(
     for wanted in (plain, configured, configured):
         kept.load(wanted)
     assert engines.loaded == ["a", "a"]
-    assert fingerprint(plain, "float32") != fingerprint(configured, "float32")
+    assert fingerprint(plain, "float32", Settings()) != fingerprint(
+        configured, "float32", Settings()
+    )
