@@ -223,18 +223,9 @@ class Engine:
 
     def _fail(self, group: Group, error: GrammarError) -> list[Completion]:
         """Let go of a group whose grammar cannot be followed."""
-        request_ids = list(group.request_ids)
-        prompt_tokens = len(group.request.prompt_token_ids)
-        self.abort(request_ids)
-        return [
-            Completion(
-                request_id=request_id,
-                prompt_tokens=prompt_tokens,
-                error=str(error),
-                grammar_part=error.part,
-            )
-            for request_id in request_ids
-        ]
+        completions = group.failures(str(error), grammar_part=error.part)
+        self.abort(list(group.request_ids))
+        return completions
 
     def _sequence(self, group: Group, index: int, grammar: CompiledGrammar | None) -> Sequence:
         stops = group.request.sampling.stop

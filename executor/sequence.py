@@ -97,6 +97,19 @@ class Group:
         [only] = self.choices
         return tuple(replace(only, index=index) for index in range(self.request.sampling.n))
 
+    def failures(self, reason: str, *, grammar_part: str) -> list[Completion]:
+        """One for each request, none of which has an answer."""
+        prompt = len(self.request.prompt_token_ids)
+        return [
+            Completion(
+                request_id=request_id,
+                prompt_tokens=prompt,
+                error=reason,
+                grammar_part=grammar_part,
+            )
+            for request_id in self.request_ids
+        ]
+
     def completions(self) -> list[Completion]:
         """One for each request; all but the first were spared their whole prompt."""
         prompt = len(self.request.prompt_token_ids)
