@@ -234,19 +234,9 @@ class Engine:
         grammar_part: str | None = None,
     ) -> list[Completion]:
         """End all that the group is to answer, with an error."""
-        request_ids = list(group.request_ids)
-        prompt_tokens = len(group.request.prompt_token_ids)
-        self.abort(request_ids)
-        return [
-            Completion(
-                request_id=request_id,
-                prompt_tokens=prompt_tokens,
-                error=error,
-                error_code=error_code,
-                grammar_part=grammar_part,
-            )
-            for request_id in request_ids
-        ]
+        completions = group.failures(error, error_code=error_code, grammar_part=grammar_part)
+        self.abort(list(group.request_ids))
+        return completions
 
     def _sequence(self, group: Group, index: int, grammar: CompiledGrammar | None) -> Sequence:
         sampling = group.request.sampling

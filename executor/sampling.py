@@ -69,7 +69,8 @@ class _Processed:
 
 
 def filtered_probabilities(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
-    """Probabilities [R, V] after temperature, min_p, top_k and top_p; each row sums to 1.
+    """Probabilities [R, V] after temperature, min_p, top_k and top_p; each row sums to 1. Where
+    nothing is possible, everything is: whoever has left nothing finds out by the token.
 
     Args:
         logits: [R, V] float32.
@@ -77,8 +78,10 @@ def filtered_probabilities(logits: Tensor, params: Sequence[SamplingParams]) -> 
     """
     temperature = _column([p.temperature for p in params], logits)
     # Subtracting the maximum first keeps a tiny temperature from overflowing.
-    scaled = (logits - logits.amax(dim=-1, keepdim=True)) / temperature
-    probabilities = scaled.softmax(dim=-1)
+    highest = logits.amax(dim=-1, keepdim=True)
+    probabilities = ((logits - highest) / temperature).softmax(dim=-1)
+    if bool((impossible := highest.isneginf()).any()):
+        probabilities = probabilities.where(~impossible, 1 / logits.shape[-1])
     if any(p.min_p > 0 for p in params):
         floor = _column([p.min_p for p in params], logits)
         likeliest = probabilities.amax(dim=-1, keepdim=True)

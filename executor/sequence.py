@@ -137,6 +137,22 @@ class Group:
             choices = [replace(only, index=i) for i in range(self.request.sampling.n)]
         return Answer(tuple(choices), tuple(self.prompt_logprobs) if self.scores_prompt else None)
 
+    def failures(
+        self, reason: str, *, error_code: str | None, grammar_part: str | None
+    ) -> list[Completion]:
+        """One for each request, none of which has an answer."""
+        prompt = len(self.request.prompt_token_ids)
+        return [
+            Completion(
+                request_id=request_id,
+                prompt_tokens=prompt,
+                error=reason,
+                error_code=error_code,
+                grammar_part=grammar_part,
+            )
+            for request_id in self.request_ids
+        ]
+
     def completions(self) -> list[Completion]:
         """One for each request; all but the first were spared their whole prompt."""
         prompt = len(self.request.prompt_token_ids)

@@ -38,6 +38,7 @@ _COUNTERS = {
     "num_preemptions_total": "Sequences that had to give up their KV cache for a while.",
     "prompt_tokens_total": "Prompt tokens of the requests taken in.",
     "generation_tokens_total": "Generated tokens.",
+    "forced_tokens_total": "Generated tokens that a grammar left no choice about.",
     "computed_tokens_total": "Positions computed; recomputed ones count again.",
     "num_recomputed_tokens_total": "Positions computed again after their cache was given up.",
     "prefix_cache_queries_total": "Prompt tokens of the sequences that began to run.",
