@@ -78,6 +78,13 @@ def test_a_model_may_lie_in_the_first_folder_of_its_modules(tmp_path: Path) -> N
     assert pin_source(str(folder)).location == str(folder)
 
 
+def test_an_adapter_is_refused_by_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.safetensors").touch()
+    with pytest.raises(ModelError, match=r"is an adapter .*merge_and_unload"):
+        pin_source(str(tmp_path))
+
+
 def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
     folder = model_folder(tmp_path / "pickled", weights="pytorch_model.bin")
     with pytest.raises(ModelError, match=r"has no \.safetensors weights"):
