@@ -358,7 +358,8 @@ def test_an_unknown_endpoint_fails_the_job(deployment: Deployment) -> None:
     assert (error["code"], error["param"]) == ("invalid_value", "endpoint")
     assert error["message"] == (
         "Invalid value: '/v1/images'."
-        " Supported values are: '/v1/chat/completions', '/v1/completions', and '/v1/responses'."
+        " Supported values are: '/v1/chat/completions', '/v1/completions', '/v1/embeddings', and"
+        " '/v1/responses'."
     )
 
 
