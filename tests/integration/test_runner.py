@@ -13,9 +13,10 @@ from sqlalchemy import select
 from batchjobs import catalogue
 from batchjobs.deployment import Deployment
 from batchjobs.errors import Interrupted, ModelError, NotFoundError
-from batchjobs.models import Job, Model, Shard
+from batchjobs.models import Job, Model, Part, Shard
 from batchjobs.queue import claims, jobs, tallies
 from batchjobs.states import JobState
+from batchjobs.worker import model_session
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.progress import Progress, RunReport
 from batchjobs.worker.runner import run_jobs, work_on
@@ -110,6 +111,25 @@ def after(count: int, act: Callable[[], object]) -> Callable[[Progress], None]:
             act()
 
     return watch
+
+
+def test_results_are_stored_at_once_when_many_are_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_session, "MAX_UNWRITTEN_BYTES", 1500)
+    with open_deployment(tmp_path, poll_seconds=1e-9, checkpoint_seconds=1e9) as deployment:
+        add_models(deployment, MODEL)
+        lines = [chat(f"line-{i}", max_tokens=1 + 2 * i) for i in range(12)]
+        job_id = start_job(deployment, lines, shard_max_lines=12)
+        counts: set[int] = set()
+
+        def count(progress: Progress) -> None:
+            with deployment.database.read() as session:
+                counts.add(len(list(session.scalars(select(Part)))))
+
+        run(deployment, job_id, on_progress=count)
+        assert max(counts) >= 2
+        assert len(outputs(deployment, load_job(deployment, job_id))) == 12
 
 
 def test_every_line_is_answered_in_input_order(deployment: Deployment) -> None:

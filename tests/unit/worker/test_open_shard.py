@@ -54,3 +54,17 @@ def test_tokens_count_for_the_lines_that_state_them(tmp_path: Path) -> None:
         shard.add(first, Outcome.COMPLETED, {"custom_id": "a"}, [spent])
         shard.add(second, Outcome.FAILED, {"custom_id": "b"}, [spent])
         assert (shard.pending.prompt_tokens, shard.pending.cached_tokens) == (5, 2)
+
+
+def test_what_is_unwritten_is_known_in_bytes(tmp_path: Path) -> None:
+    with open_deployment(tmp_path) as deployment:
+        start_job(deployment, [request_line("a"), request_line("b")])
+        held = must_claim(deployment)
+        first, second = read_shard(deployment.store, held)
+        shard = OpenShard(held, deployment.database, deployment.store)
+        shard.add(first, Outcome.COMPLETED, {"custom_id": "a", "long": "x" * 1000})
+        assert 1000 < shard.unwritten_bytes < 1100
+        shard.checkpoint()
+        assert shard.unwritten_bytes == 0
+        shard.add(second, Outcome.COMPLETED, {"custom_id": "b"})
+        assert 0 < shard.unwritten_bytes < 100
