@@ -20,6 +20,7 @@ from executor.next_tokens import Next, next_tokens
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.prompt_scores import score_prompts
 from executor.recorder import StepWatcher
+from executor.refusal import refusal
 from executor.request import Choice, Completion, FinishReason, Request, SamplingParams
 from executor.scheduler import Scheduler
 from executor.sequence import Group, Sequence
@@ -141,7 +142,7 @@ class Engine:
                 waiting.is_last = True
                 waiting.reorder()
                 return
-            if reason := self._refusal(request):
+            if reason := refusal(request, self.limits, self._constraints.knows_grammars):
                 yield Completion(
                     request_id=request.id,
                     prompt_tokens=len(request.prompt_token_ids),
@@ -160,19 +161,6 @@ class Engine:
         return not waiting or (
             len(waiting) < most and waiting.num_tokens < share * scheduling.max_waiting_tokens
         )
-
-    def _refusal(self, request: Request) -> str | None:
-        prompt, asked = len(request.prompt_token_ids), request.sampling.max_tokens
-        if prompt == 0:
-            return "the prompt is empty"
-        if request.sampling.grammar is not None and not self._constraints.knows_grammars:
-            return "this engine knows no grammars"
-        if prompt + asked > self.limits.max_model_len:
-            return (
-                f"{prompt} prompt tokens and max_tokens={asked} exceed "
-                f"max_model_len={self.limits.max_model_len}"
-            )
-        return None
 
     def _add(self, request: Request) -> Completion | None:
         """Queue the request, or join it to an equal one; its completion if that has ended."""
