@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from batchjobs.clock import Clock
 from batchjobs.db import hold_lock
 from batchjobs.errors import ConflictError, NotFoundError, UsageError
+from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model, ModelAlias
 
 MAX_NAME_CHARS = 255
@@ -37,8 +38,11 @@ def add(
     source: str,
     revision: str | None,
     aliases: Sequence[str] = (),
+    defaults: ModelDefaults | None = None,
 ) -> Model:
     """Enter a model, or more aliases for one that is there with the same source and revision.
+
+    `defaults` replace those it has; None leaves them.
 
     Raises:
         ConflictError: the name or an alias means something else already.
@@ -60,6 +64,8 @@ def add(
             f"The catalogue has '{name}' from {model.source} (revision {model.revision})."
             f" Take it out first: batchjobs models remove {name}"
         )
+    if defaults is not None:
+        defaults.enter(model)
     session.flush()
     new = dict.fromkeys(alias for alias in aliases if alias not in known and alias != name)
     session.add_all(ModelAlias(alias=alias, model=name) for alias in new)

@@ -278,6 +278,12 @@ class Model(Base):
     revision: Mapped[str | None] = mapped_column(String(64))
     """Commit of a hub id, or a digest of a local folder's weights."""
     created_at: Mapped[datetime]
+    max_model_len: Mapped[int | None]
+    """Shorter than the model's own, in tokens."""
+    chat_template: Mapped[str | None] = mapped_column(UserText)
+    """In the place of the model's own."""
+    sampling: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Parameter → what it is on lines that leave it out."""
 
 
 class ModelAlias(Base):

@@ -26,10 +26,12 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Where a model is: a folder, or a hub id at a pinned revision."""
+    """Where a model is: a folder, or a hub id at a pinned revision. A `chat_template` stands in
+    the place of the model's own."""
 
     source: str
     revision: str | None = None
+    chat_template: str | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -95,6 +97,8 @@ def load_tokenizer(checkpoint: Checkpoint, *, vocab_size: int) -> HfTokenizer:
         raise UnsupportedModelError(f"{checkpoint.source} has no fast tokenizer (tokenizer.json).")
     # Length is checked against max_model_len; without this every long prompt prints a warning.
     tokenizer.model_max_length = 2**62
+    if checkpoint.chat_template is not None:
+        tokenizer.chat_template = checkpoint.chat_template
     eos = _eos_token_ids(checkpoint, tokenizer)
     return HfTokenizer(tokenizer, eos, vocab_size)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from batchjobs.cli.command import Command, Group
@@ -60,16 +62,43 @@ def fetch() -> None:
 @click.argument("source", metavar="PATH_OR_HUB_ID")
 @click.option("--alias", "aliases", multiple=True, help="Another name for it on request lines.")
 @click.option("--revision", help="Branch, tag or commit of a hub id; the commit is pinned.")
-def add(name: str, source: str, aliases: tuple[str, ...], revision: str | None) -> None:
+@click.option("--max-model-len", type=click.IntRange(2), help="Tokens of the longest sequence.")
+@click.option(
+    "--chat-template", type=click.Path(path_type=Path), help="A Jinja file, for the model's own."
+)
+@click.option(
+    "--default",
+    "sampling",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A sampling parameter's value on lines that leave it out.",
+)
+def add(
+    name: str,
+    source: str,
+    aliases: tuple[str, ...],
+    revision: str | None,
+    max_model_len: int | None,
+    chat_template: Path | None,
+    sampling: tuple[str, ...],
+) -> None:
     """Add a local folder or a Hugging Face id under NAME.
 
     Weights are read from safetensors files only, and no code of a model is run. Adding the same
-    model again adds aliases.
+    model again adds aliases, and what is said of its length, template or sampling replaces what
+    was said before.
     """
     from batchjobs import catalogue
     from batchjobs.cli.deployment import open_own_deployment
+    from batchjobs.cli.model_words import read_sampling_words, read_template
+    from batchjobs.model_defaults import ModelDefaults
     from batchjobs.sources import pin_source
 
+    defaults = ModelDefaults(
+        max_model_len=max_model_len,
+        chat_template=None if chat_template is None else read_template(chat_template),
+        sampling=read_sampling_words(sampling),
+    )
     with open_own_deployment("models add") as deployment:
         pinned = pin_source(source, revision=revision)
         with deployment.database.write() as session:
@@ -80,6 +109,7 @@ def add(name: str, source: str, aliases: tuple[str, ...], revision: str | None) 
                 source=pinned.location,
                 revision=pinned.revision,
                 aliases=aliases,
+                defaults=defaults if defaults != ModelDefaults() else None,
             )
     click.echo(f"{name} is {pinned.location} at revision {pinned.revision[:12]}.")
 

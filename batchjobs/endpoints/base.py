@@ -53,16 +53,16 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelContext:
-    """The model a line runs on. `name` is what the line asked for and gets back; `sampling` are
-    parameters by name as the model's generation config has them, for lines that leave them out."""
+    """The model a line runs on. `name` is what the line asked for and gets back."""
 
     name: str
     tokenizer: Tokenizer
     max_model_len: int
     fingerprint: str
-    sampling: Mapping[str, float] = field(default_factory=dict)
     ignore_unknown: bool = False
     """Leave unknown parameters out, where the line would fail otherwise."""
+    defaults: Body = field(default_factory=dict)
+    """Values of parameters that a body leaves out; an endpoint that lacks one passes it over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,8 +117,8 @@ def _request(
         body,
         logprobs=logprobs,
         max_tokens=read_max_tokens(body, "max_tokens", limits),
-        line=line,
-        model=model,
+        default_seed=line.seed,
+        vocab_size=model.tokenizer.vocab_size,
     )
     best_of = _read_best_of(body, sampling.n)
     sampling = replace(

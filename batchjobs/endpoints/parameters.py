@@ -176,8 +176,8 @@ def read_request(
         body,
         logprobs=logprobs,
         max_tokens=read_max_tokens(body, max_tokens_name, limits),
-        line=line,
-        model=model,
+        default_seed=line.seed,
+        vocab_size=model.tokenizer.vocab_size,
     )
     return Request(id="0", prompt_token_ids=tuple(prompt), sampling=sampling)
 

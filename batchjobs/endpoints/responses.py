@@ -126,12 +126,12 @@ class Responses:
             "truncation": "disabled",
             "usage": _usage(completion, turn),
             "system_fingerprint": model.fingerprint,
-            **_asked(body, model),
+            **_asked(body),
         }
 
 
-def _asked(body: Body, model: ModelContext) -> dict[str, Any]:
-    """What the public API says again of a request, with its defaults or the model's."""
+def _asked(body: Body) -> dict[str, Any]:
+    """What the public API says again of a request, with its defaults."""
     defaults: dict[str, Any] = {
         "instructions": None,
         "max_output_tokens": None,
@@ -140,11 +140,11 @@ def _asked(body: Body, model: ModelContext) -> dict[str, Any]:
         "parallel_tool_calls": True,
         "prompt_cache_key": None,
         "safety_identifier": None,
-        "temperature": model.sampling.get("temperature", 1.0),
+        "temperature": 1.0,
         "tool_choice": "auto",
         "tools": [],
         "top_logprobs": 0,
-        "top_p": model.sampling.get("top_p", 1.0),
+        "top_p": 1.0,
         "user": None,
     }
     said = {name: body.get(name) for name in defaults}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import TypedDict
 
-from batchjobs.endpoints.base import Body, LineContext, ModelContext
+from batchjobs.endpoints.base import Body
 from batchjobs.endpoints.fields import (
     check_decimal,
     check_length,
     empty_array,
     invalid_value,
-    not_among,
     read_boolean,
     read_decimal,
     read_integer,
@@ -47,63 +44,55 @@ SAMPLING: dict[str, Parameter] = {
     "include_stop_str_in_output": honoured("leaves what ended an answer in it"),
 }
 
-_MODEL_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+_A_LINES_OWN = {"seed", "ignore_eos", "logit_bias", "allowed_token_ids", "stop_token_ids"}
+
+DEFAULTABLE = tuple(name for name in SAMPLING if name not in _A_LINES_OWN)
+"""What a model may be given a value of, for lines that leave it out."""
 
 
-def check_model_sampling(values: Mapping[str, object]) -> None:
-    """Raise InvalidRequestError for the first value that a model cannot have as a default."""
-    for name in values:
-        if name not in _MODEL_DEFAULTS:
-            raise not_among("name", name, _MODEL_DEFAULTS)
-    _read_filters(dict(values))
+def check_defaults(defaults: Body) -> None:
+    """Whether these can stand for what lines leave out.
+
+    Raises:
+        InvalidRequestError: no parameter of sampling, or one that each line has its own of, or a
+            value that no line could have.
+    """
+    for name in defaults:
+        if name not in DEFAULTABLE:
+            raise invalid_value(name, f"those that can have a default: {', '.join(DEFAULTABLE)}.")
+    read_sampling(defaults, logprobs=None, max_tokens=sys.maxsize, default_seed=0, vocab_size=0)
 
 
 def read_sampling(
-    body: Body, *, logprobs: int | None, max_tokens: int, line: LineContext, model: ModelContext
+    body: Body, *, logprobs: int | None, max_tokens: int, default_seed: int, vocab_size: int
 ) -> SamplingParams:
     """The sampling parameters of a body whose answer may have `max_tokens` tokens.
 
     Raises:
         InvalidRequestError: a value has a wrong type or is out of range.
     """
-    body = {**model.sampling, **body}
+    temperature = read_decimal(body, "temperature", 0, 2)
     seed = read_integer(body, "seed", -(1 << 63), (1 << 63) - 1)
     return SamplingParams(
-        **_read_filters(body),
-        presence_penalty=read_decimal(body, "presence_penalty", -2, 2) or 0.0,
-        frequency_penalty=read_decimal(body, "frequency_penalty", -2, 2) or 0.0,
-        logit_bias=_read_logit_bias(body, model.tokenizer.vocab_size),
-        allowed_token_ids=_read_token_ids(body, "allowed_token_ids", model.tokenizer.vocab_size),
-        seed=(line.seed if seed is None else seed) & _UINT64,
-        max_tokens=max_tokens,
-        min_tokens=_read_min_tokens(body, max_tokens),
-        stop=_read_stop(body),
-        stop_token_ids=_read_token_ids(body, "stop_token_ids", model.tokenizer.vocab_size) or (),
-        include_stop_str_in_output=read_boolean(body, "include_stop_str_in_output"),
-        ignore_eos=read_boolean(body, "ignore_eos"),
-        n=read_integer(body, "n", 1, MAX_CHOICES) or 1,
-        logprobs=logprobs,
-        prompt_logprobs=read_integer(body, "prompt_logprobs", 0, MAX_TOP_LOGPROBS),
-    )
-
-
-class _Filters(TypedDict):
-    temperature: float
-    top_p: float
-    top_k: int
-    min_p: float
-    repetition_penalty: float
-
-
-def _read_filters(body: Body) -> _Filters:
-    """What a model may have defaults of its own for."""
-    temperature = read_decimal(body, "temperature", 0, 2)
-    return _Filters(
         temperature=1.0 if temperature is None else temperature,
         top_p=_read_top_p(body),
         top_k=max(read_integer(body, "top_k", -1, sys.maxsize) or 0, 0),
         min_p=read_decimal(body, "min_p", 0, 1) or 0.0,
         repetition_penalty=read_decimal(body, "repetition_penalty", 0.01, 100) or 1.0,
+        presence_penalty=read_decimal(body, "presence_penalty", -2, 2) or 0.0,
+        frequency_penalty=read_decimal(body, "frequency_penalty", -2, 2) or 0.0,
+        logit_bias=_read_logit_bias(body, vocab_size),
+        allowed_token_ids=_read_token_ids(body, "allowed_token_ids", vocab_size),
+        seed=(default_seed if seed is None else seed) & _UINT64,
+        max_tokens=max_tokens,
+        min_tokens=_read_min_tokens(body, max_tokens),
+        stop=_read_stop(body),
+        stop_token_ids=_read_token_ids(body, "stop_token_ids", vocab_size) or (),
+        include_stop_str_in_output=read_boolean(body, "include_stop_str_in_output"),
+        ignore_eos=read_boolean(body, "ignore_eos"),
+        n=read_integer(body, "n", 1, MAX_CHOICES) or 1,
+        logprobs=logprobs,
+        prompt_logprobs=read_integer(body, "prompt_logprobs", 0, MAX_TOP_LOGPROBS),
     )
 
 

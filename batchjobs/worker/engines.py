@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from batchjobs import __version__
-from batchjobs.endpoints.base import ModelContext, Tokenizer
-from batchjobs.endpoints.samplers import check_model_sampling
+from batchjobs.endpoints.base import Body, ModelContext, Tokenizer
+from batchjobs.endpoints.samplers import check_defaults
 from batchjobs.errors import InvalidRequestError, ModelError
+from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
 from batchjobs.settings import Settings
 from executor.metrics import EngineMetrics
@@ -45,18 +46,18 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A running model. `sampling` is what lines leave out that the model has a value of its own
-    for; `decisions` say in words what was chosen for this machine, and why;
+    """A running model. `decisions` say in words what was chosen for this machine, and why;
     `cost` and `device` are None for one that computes nothing."""
 
     engine: Runner
     tokenizer: Tokenizer
     fingerprint: str
-    sampling: Mapping[str, float] = field(default_factory=dict)
     decisions: tuple[tuple[str, str], ...] = ()
     cost: ModelCost | None = None
     device: DevicePlan | None = None
     profile: Profile | None = None
+    sampling: Body = field(default_factory=dict)
+    """What lines that leave a parameter out are given."""
 
     def context(self, name: str, *, ignore_unknown: bool = False) -> ModelContext:
         """For lines that ask for the model as `name`."""
@@ -65,8 +66,8 @@ class LoadedModel:
             tokenizer=self.tokenizer,
             max_model_len=self.engine.limits.max_model_len,
             fingerprint=self.fingerprint,
-            sampling=self.sampling,
             ignore_unknown=ignore_unknown,
+            defaults=self.sampling,
         )
 
 
@@ -90,15 +91,21 @@ class CheckpointEngines:
         from executor.generation import own_sampling
         from executor.loading import Checkpoint
 
-        checkpoint = Checkpoint(source=model.source, revision=model.revision)
+        defaults = ModelDefaults.of(model)
+        settings = engine_settings(self._settings)
+        checkpoint = Checkpoint(
+            source=model.source, revision=model.revision, chat_template=defaults.chat_template
+        )
         try:
             ready = build_engine(
-                checkpoint, engine_settings(self._settings), profiled=self._profiled
+                checkpoint,
+                replace(settings, max_model_len=defaults.max_model_len or settings.max_model_len),
+                profiled=self._profiled,
             )
             own = own_sampling(checkpoint)
         except EngineError as error:
             raise ModelError(str(error)) from error
-        sampling = model_sampling(self._settings, own)
+        sampling = model_sampling(self._settings, own, defaults.sampling)
         device, limits = ready.device, ready.engine.limits
         dtype = str(device.dtype).removeprefix("torch.")
         return LoadedModel(
@@ -128,14 +135,17 @@ class KeptEngines:
 
     def __init__(self, source: EngineSource) -> None:
         self._source = source
-        self._kept: tuple[tuple[str, str | None], LoadedModel] | None = None
+        self._kept: tuple[_Weights, LoadedModel] | None = None
 
     def load(self, model: Model) -> LoadedModel:
-        weights = (model.source, model.revision)
+        weights = (model.source, model.revision, ModelDefaults.of(model))
         if self._kept is None or self._kept[0] != weights:
             self._kept = None
             self._kept = (weights, self._source.load(model))
         return self._kept[1]
+
+
+_Weights = tuple[str, str | None, ModelDefaults]
 
 
 def engine_settings(settings: Settings) -> EngineSettings:
@@ -155,35 +165,41 @@ def engine_settings(settings: Settings) -> EngineSettings:
     )
 
 
-def model_sampling(settings: Settings, own: Mapping[str, float]) -> dict[str, float]:
-    """What lines leave out, by name; `own` is what the model's generation config says.
+def model_sampling(
+    settings: Settings, own: Mapping[str, Any], catalogue: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What lines that leave a parameter out are given: the catalogue's word goes before that of
+    the settings, and this before the model's `own`.
 
     Raises ModelError where a value is none that a line could have.
     """
     model = own if settings.generation_config == "auto" else {}
-    named = {
-        "The model's generation config": model,
-        "BATCHJOBS_OVERRIDE_GENERATION_CONFIG": settings.override_generation_config,
-    }
-    for where, values in named.items():
+    override = settings.override_generation_config
+    for where, values in (
+        ("The model's generation config", model),
+        ("BATCHJOBS_OVERRIDE_GENERATION_CONFIG", override),
+    ):
         try:
-            check_model_sampling(values)
+            check_defaults(dict(values))
         except InvalidRequestError as wrong:
             raise ModelError(f"{where} cannot be used: {wrong.message}") from wrong
-    return {**model, **settings.override_generation_config}
+    return {**model, **override, **catalogue}
 
 
 def fingerprint(model: Model, dtype: str, settings: Settings) -> str:
-    """Changes with whatever may change an answer: weights, number type, engine version, and what
-    lines are given that they leave out (the model's own being part of its revision)."""
+    """Changes with whatever may change an answer: weights, number type, engine version, what the
+    catalogue says of the model, and what the settings say of its generation config."""
     words = f"{model.source}@{model.revision} {dtype} batchjobs {__version__}"
+    defaults = ModelDefaults.of(model)
+    if defaults != ModelDefaults():
+        words += f" {defaults}"
     if settings.generation_config != "auto" or settings.override_generation_config:
         override = sorted(settings.override_generation_config.items())
         words += f" {settings.generation_config} {override}"
     return f"fp_{hashlib.blake2b(words.encode(), digest_size=5).hexdigest()}"
 
 
-def _in_words(sampling: Mapping[str, float]) -> str:
+def _in_words(sampling: Mapping[str, Any]) -> str:
     if not sampling:
         return "the public API's defaults"
-    return ", ".join(f"{name} {value:g}" for name, value in sorted(sampling.items()))
+    return ", ".join(f"{name} {value}" for name, value in sorted(sampling.items()))

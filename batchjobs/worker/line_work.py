@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from batchjobs import wire
-from batchjobs.endpoints.base import Endpoint, LineContext, ModelContext
+from batchjobs.endpoints.base import Body, Endpoint, LineContext, ModelContext
 from batchjobs.errors import BatchJobsError, InvalidRequestError
 from batchjobs.ids import line_digest
 from batchjobs.queue.claims import Claim
@@ -37,10 +37,21 @@ class LineWork:
     def is_complete(self) -> bool:
         return len(self.completions) == self.expected
 
+    @property
+    def body(self) -> Body:
+        """The line's, with the model's defaults where it is silent."""
+        known, asked = self.endpoint.parameters, self.line.body
+        silent = {
+            name: value
+            for name, value in self.model.defaults.items()
+            if name in known and asked.get(name) is None
+        }
+        return asked | silent
+
     def prepare(self) -> list[Request]:
         """The engine requests of the line. Raises BatchJobsError when it cannot run."""
         requests = _isolated(
-            lambda: self.endpoint.prepare(self.line.body, self.context, self.model), self.line
+            lambda: self.endpoint.prepare(self.body, self.context, self.model), self.line
         )
         self.expected = len(requests)
         return requests
@@ -50,9 +61,7 @@ class LineWork:
         completions = [self.completions[number] for number in range(self.expected)]
         try:
             body = _isolated(
-                lambda: self.endpoint.respond(
-                    self.line.body, self.context, self.model, completions
-                ),
+                lambda: self.endpoint.respond(self.body, self.context, self.model, completions),
                 self.line,
             )
         except BatchJobsError as error:

@@ -12,6 +12,7 @@ from batchjobs import catalogue
 from batchjobs.clock import ManualClock
 from batchjobs.db import Database
 from batchjobs.errors import ConflictError, NotFoundError, UsageError
+from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
 from tests.support.servers.postgres import wait_for_waiter
 
@@ -27,9 +28,21 @@ def session(tmp_path: Path, database_url: str | None) -> Iterator[Session]:
     database.close()
 
 
-def add(session: Session, name: str, *aliases: str, source: str = "/weights") -> Model:
+def add(
+    session: Session,
+    name: str,
+    *aliases: str,
+    source: str = "/weights",
+    defaults: ModelDefaults | None = None,
+) -> Model:
     return catalogue.add(
-        session, ManualClock(NOW), name=name, source=source, revision="r1", aliases=aliases
+        session,
+        ManualClock(NOW),
+        name=name,
+        source=source,
+        revision="r1",
+        aliases=aliases,
+        defaults=defaults,
     )
 
 
@@ -59,6 +72,17 @@ def test_adding_again_adds_aliases_only(session: Session) -> None:
     add(session, "small", "small", "two", "two")
     (entry,) = catalogue.entries(session)
     assert entry.aliases == ("one", "two")
+
+
+def test_what_is_said_of_a_model_stays_until_it_is_said_anew(session: Session) -> None:
+    short = ModelDefaults(max_model_len=64, chat_template="{{ x }}", sampling={"top_k": 4})
+    add(session, "small", defaults=short)
+    add(session, "small", "mini")
+    assert ModelDefaults.of(catalogue.resolve(session, "mini")) == short
+    add(session, "small", defaults=ModelDefaults(sampling={"top_p": 0.5}))
+    assert ModelDefaults.of(catalogue.resolve(session, "small")) == ModelDefaults(
+        sampling={"top_p": 0.5}
+    )
 
 
 def test_adding_another_source_under_a_name_is_refused(session: Session) -> None:

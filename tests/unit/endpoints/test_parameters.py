@@ -254,16 +254,6 @@ def test_a_wrong_token_id_is_located(
     assert (error.param, error.code) == (f"{name}[1]", code)
 
 
-def test_what_a_line_leaves_out_is_as_the_model_has_it(url: str) -> None:
-    own = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.05}
-    model = replace(MODEL, sampling=own)
-    body = {"model": "gpt-4o-mini", "max_tokens": 10, **PROMPTS[url], "top_k": None, "top_p": 1}
-    [request] = ENDPOINTS[url].prepare(body, LINE, model)
-    params = request.sampling
-    assert (params.temperature, params.top_k, params.repetition_penalty) == (0.6, 20, 1.05)
-    assert params.top_p == 1
-
-
 @pytest.mark.parametrize(
     ("stop", "param"), [("", "stop"), (["a", ""], "stop[1]"), ([1], "stop[0]")]
 )

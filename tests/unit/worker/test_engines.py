@@ -2,8 +2,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
+from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
-from batchjobs.worker.engines import KeptEngines
+from batchjobs.settings import Settings
+from batchjobs.worker.engines import KeptEngines, fingerprint
 from tests.support.engines import FakeEngines
 
 
@@ -25,3 +29,25 @@ def test_other_weights_or_a_new_revision_are_loaded() -> None:
     for wanted in (model("a"), model("b"), model("b", revision="2"), model("a")):
         kept.load(wanted)
     assert engines.loaded == ["a", "b", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    "defaults",
+    [
+        ModelDefaults(max_model_len=64),
+        ModelDefaults(chat_template="{{ messages }}"),
+        ModelDefaults(sampling={"temperature": 0}),
+    ],
+)
+def test_another_configuration_is_loaded_and_has_its_own_fingerprint(
+    defaults: ModelDefaults,
+) -> None:
+    engines = FakeEngines()
+    kept = KeptEngines(engines)
+    plain, configured = model("a"), model("a")
+    defaults.enter(configured)
+    for wanted in (plain, configured, configured):
+        kept.load(wanted)
+    assert engines.loaded == ["a", "a"]
+    settings = Settings()
+    assert fingerprint(plain, "float32", settings) != fingerprint(configured, "float32", settings)

@@ -24,13 +24,19 @@ def settings(**values: Any) -> Settings:
 
 
 def test_the_models_own_hold_and_an_override_goes_before_them() -> None:
-    assert model_sampling(settings(), OWN) == OWN
+    assert model_sampling(settings(), OWN, {}) == OWN
     override = settings(override_generation_config={"top_k": 5, "min_p": 0.1})
-    assert model_sampling(override, OWN) == {"temperature": 0.6, "top_k": 5, "min_p": 0.1}
+    assert model_sampling(override, OWN, {}) == {"temperature": 0.6, "top_k": 5, "min_p": 0.1}
+
+
+def test_what_the_catalogue_says_goes_before_both() -> None:
+    override = settings(override_generation_config={"top_k": 5})
+    found = model_sampling(override, OWN, {"top_k": 3, "stop": "END"})
+    assert found == {"temperature": 0.6, "top_k": 3, "stop": "END"}
 
 
 def test_the_models_own_can_be_left_out() -> None:
-    assert model_sampling(settings(generation_config="vllm"), OWN) == {}
+    assert model_sampling(settings(generation_config="vllm"), OWN, {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -38,25 +44,25 @@ def test_the_models_own_can_be_left_out() -> None:
     [
         ({"temperature": 3}, "decimal above maximum value"),
         ({"top_k": 1.5}, "expected an integer"),
-        ({"seed": 1}, "Supported values are: 'temperature', 'top_p'"),
+        ({"seed": 1}, "those that can have a default: temperature, top_p"),
     ],
 )
 def test_an_override_that_no_line_could_have_is_refused(
     override: dict[str, float], message: str
 ) -> None:
     with pytest.raises(ModelError, match="BATCHJOBS_OVERRIDE_GENERATION_CONFIG") as wrong:
-        model_sampling(settings(override_generation_config=override), {})
+        model_sampling(settings(override_generation_config=override), {}, {})
     assert message in str(wrong.value)
 
 
 def test_a_models_own_that_no_line_could_have_is_refused() -> None:
     with pytest.raises(ModelError, match="The model's generation config cannot be used"):
-        model_sampling(settings(), {"top_p": 1.5})
+        model_sampling(settings(), {"top_p": 1.5}, {})
 
 
 def test_the_override_comes_from_the_environment_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATCHJOBS_OVERRIDE_GENERATION_CONFIG", '{"top_k": 5}')
-    assert model_sampling(Settings.load(), {}) == {"top_k": 5}
+    assert model_sampling(Settings.load(), {}, {}) == {"top_k": 5}
     monkeypatch.setenv("BATCHJOBS_OVERRIDE_GENERATION_CONFIG", '{"top_k": ')
     with pytest.raises(UsageError, match="BATCHJOBS_OVERRIDE_GENERATION_CONFIG is not usable"):
         Settings.load()
