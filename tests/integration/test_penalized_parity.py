@@ -16,7 +16,7 @@ from executor.settings import EngineSettings
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
-NEW_TOKENS = 20
+NEW_TOKENS = 12
 PROMPTS = (
     "The cat sat on the mat. The cat sat on the mat. The cat sat on",
     "A list of fruit: apple, apple, apple,",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from batchjobs import catalogue
+from batchjobs import catalogue, wire
 from batchjobs.deployment import Deployment
 from batchjobs.errors import Interrupted, ModelError, NotFoundError
 from batchjobs.models import Job, Model, Part, Shard
@@ -186,10 +186,13 @@ def test_usage_of_the_batch_is_the_sum_of_its_lines(
     assert len(used) == len(lines) - 1
     with deployment.database.read() as session:
         tally = tallies.tally(session, job)
-    assert (tally.prompt_tokens, tally.completion_tokens) == (
+    batch = wire.batch_object(job, tally, [])["usage"]
+    assert (batch["input_tokens"], batch["output_tokens"]) == (
         sum(one[words[0]] for one in used),
         sum(one[words[1]] for one in used),
     )
+    cached = [one[f"{words[0]}_details"]["cached_tokens"] for one in used]
+    assert batch["input_tokens_details"]["cached_tokens"] == sum(cached)
 
 
 def test_line_that_cannot_run_fails_alone(deployment: Deployment) -> None:
