@@ -83,6 +83,7 @@ class PartFacts:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    reasoning_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,13 @@ from batchjobs.wire import (
 CREATED = datetime(2026, 1, 2, 3, 4, 5, 999_999, tzinfo=UTC)
 CREATED_SECONDS = 1767323045
 TALLY = Tally(
-    completed=3, failed=1, prompt_tokens=40, cached_tokens=8, completion_tokens=20, input_bytes=99
+    completed=3,
+    failed=1,
+    prompt_tokens=40,
+    cached_tokens=8,
+    completion_tokens=20,
+    reasoning_tokens=7,
+    input_bytes=99,
 )
 
 
@@ -90,7 +96,7 @@ def test_a_running_batch_counts_what_is_done() -> None:
         "input_tokens": 40,
         "input_tokens_details": {"cached_tokens": 0},
         "output_tokens": 20,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 7},
         "total_tokens": 60,
     }
     assert wire["cached_tokens"] == 8
