@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from batchjobs.models import Model
-from batchjobs.worker.engines import KeptEngines
+from batchjobs.worker.engines import KeptEngines, LoadedModel, fingerprint
 from tests.support.engines import FakeEngines
 
 
@@ -25,3 +25,14 @@ def test_other_weights_or_a_new_revision_are_loaded() -> None:
     for wanted in (model("a"), model("b"), model("b", revision="2"), model("a")):
         kept.load(wanted)
     assert engines.loaded == ["a", "b", "b", "a"]
+
+
+def test_quantized_weights_are_named_in_the_fingerprint_and_in_reports() -> None:
+    full = fingerprint(model("a"), "float32")
+    assert fingerprint(model("a"), "float32", "int8") == f"{full}_int8"
+    loaded = FakeEngines().load(model("a"))
+    assert loaded.called("a") == "a"
+    quantized = LoadedModel(
+        engine=loaded.engine, tokenizer=loaded.tokenizer, fingerprint="fp", quantization="int8"
+    )
+    assert quantized.called("a") == "a (int8)"
