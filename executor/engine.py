@@ -11,8 +11,8 @@ from torch import Tensor
 
 from executor.duplicates import Duplicates, digest
 from executor.endings import ending, finish
-from executor.memory_ladder import give_memory_back, is_out_of_memory
 from executor.metrics import EngineMetrics
+from executor.out_of_memory import give_memory_back, is_out_of_memory
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.recorder import StepWatcher
 from executor.request import Choice, Completion, FinishReason, Request
