@@ -14,9 +14,9 @@ from executor.duplicates import Duplicates, digest
 from executor.endings import ending, finish
 from executor.grammar import CompiledGrammar, GrammarError, GrammarLibrary
 from executor.history import history_of
-from executor.memory_ladder import give_memory_back, is_out_of_memory
 from executor.metrics import EngineMetrics
 from executor.next_tokens import Next, next_tokens
+from executor.out_of_memory import give_memory_back, is_out_of_memory
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.prompt_scores import score_prompts
 from executor.recorder import StepWatcher

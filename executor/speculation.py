@@ -25,8 +25,9 @@ from executor.settings import Speculation
 from executor.span import Span
 from executor.step_time import StepCost, StepTimes
 
-NOT_WORTHWHILE = 0.85
-"""Where guesses would have to be right more often than this, none are made."""
+NOT_WORTHWHILE = 0.6
+"""Where guesses would have to be right more often than this, they are not even looked for: what
+text that repeats could win there is less than what looking costs for text that does not."""
 _CANDIDATES = 8
 """Places looked at for the longest match, the latest first."""
 _MEMORY = 0.9

@@ -31,7 +31,7 @@ def test_product_is_nearly_that_of_the_full_weight(shape: tuple[int, ...], biase
         product = Int8Linear(full, bias)(rows)
     expected = torch.nn.functional.linear(rows, full, bias)
     assert product.shape == expected.shape
-    assert (product - expected).abs().max() < 0.02 * expected.std()
+    assert (product - expected).abs().max() < 0.03 * expected.std()
 
 
 def test_outliers_of_a_row_leave_its_other_numbers_their_weight() -> None:
@@ -42,7 +42,8 @@ def test_outliers_of_a_row_leave_its_other_numbers_their_weight() -> None:
     with torch.inference_mode():
         product = Int8Linear(full, None)(rows)
     expected = rows @ (values * scales).T
-    assert (product - expected).abs().max() < 0.02
+    # With one byte a number the steps are 300 / 127 wide.
+    assert (product - expected).abs().max() < 0.1
 
 
 def test_rows_do_not_depend_on_their_company() -> None:

@@ -7,7 +7,7 @@ import pytest
 from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
 from batchjobs.settings import Settings
-from batchjobs.worker.engines import KeptEngines
+from batchjobs.worker.engines import KeptEngines, LoadedModel
 from batchjobs.worker.fingerprints import fingerprint
 from tests.support.engines import FakeEngines
 
@@ -53,3 +53,14 @@ def test_another_configuration_is_loaded_and_has_its_own_fingerprint(
     assert fingerprint(plain, "float32", Settings()) != fingerprint(
         configured, "float32", Settings()
     )
+
+
+def test_quantized_weights_are_named_in_the_fingerprint_and_in_reports() -> None:
+    full = fingerprint(model("a"), "float32", Settings())
+    assert fingerprint(model("a"), "float32", Settings(), quantization="int8") == f"{full}_int8"
+    loaded = FakeEngines().load(model("a"))
+    assert loaded.called("a") == "a"
+    quantized = LoadedModel(
+        engine=loaded.engine, tokenizer=loaded.tokenizer, fingerprint="fp", quantization="int8"
+    )
+    assert quantized.called("a") == "a (int8)"
