@@ -58,7 +58,7 @@ def _scale(points: Sequence[TrendPoint], baseline: float | None) -> _Scale:
     low, high = min(lows), max(highs)
     room = max(0.02, 0.08 * (high - low))
     bottom, top = low - room, high + room
-    if 0 <= low and high <= 1:  # a share has no room beyond
+    if low >= 0 and high <= 1:  # a share has no room beyond
         bottom, top = max(0.0, bottom), min(1.0, top)
     return _Scale(count=len(points), low=bottom, high=top)
 
