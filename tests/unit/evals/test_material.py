@@ -181,5 +181,5 @@ def test_a_dataset_is_fetched_from_s3(
     monkeypatch.setenv("BATCHJOBS_S3_ENDPOINT_URL", str(s3.endpoint_url))
     found = lines(suite_of(tmp_path, dataset={"source": f"{s3.url}/items.jsonl"}))
     assert [line.item.id for line in found] == ["item-0", "item-1"]
-    with pytest.raises(InvalidFileError, match="cannot be had: .*NoSuchKey"):
+    with pytest.raises(InvalidFileError, match=r"cannot be had: .*NoSuchKey"):
         lines(suite_of(tmp_path, dataset={"source": f"{s3.url}/gone.jsonl"}))
