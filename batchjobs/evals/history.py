@@ -72,7 +72,14 @@ class Flip:
 
     @property
     def is_broken(self) -> bool:
-        return (self.after or 0.0) < (self.before or 0.0)
+        return self.way == "broken"
+
+    @property
+    def way(self) -> str:
+        """`broken` or `fixed`; `changed` of an item that was not answered, and is wrong now, or
+        the other way round."""
+        before, after = self.before or 0.0, self.after or 0.0
+        return "changed" if before == after else "broken" if after < before else "fixed"
 
 
 def suites(session: Session) -> list[SuiteSummary]:
@@ -147,7 +154,8 @@ def flips(
         if tag is None or tag in tags
     ]
     return sorted(
-        found, key=lambda flip: (not flip.is_broken, -abs((flip.after or 0) - (flip.before or 0)))
+        found,
+        key=lambda flip: (_WAYS.index(flip.way), -abs((flip.after or 0) - (flip.before or 0))),
     )
 
 
@@ -249,4 +257,5 @@ def _means(run_ids: Sequence[str], metric: str) -> Any:
     )
 
 
+_WAYS = ("broken", "fixed", "changed")
 _PLAIN_CONDITIONS = ("items", "prompts", "template", "sampling", "model")
