@@ -18,9 +18,9 @@ from sqlalchemy.exc import IntegrityError
 from batchjobs.db import Database, hold_lock, open_engine
 from batchjobs.errors import DatabaseError
 from batchjobs.evals import tables as _eval_tables  # noqa: F401  # they are in the metadata
+from batchjobs.models import DEFAULT_TENANT, Base
 from batchjobs.notifications import tables as _notification_tables  # noqa: F401
 from batchjobs.schedules import tables as _schedule_tables  # noqa: F401
-from batchjobs.models import DEFAULT_TENANT, Base
 from tests.support.servers.postgres import KINDS
 
 WAIT_SECONDS = 30
