@@ -18,11 +18,13 @@ from sqlalchemy.orm import Session
 from batchjobs.clock import Clock
 from batchjobs.deployment import Deployment
 from batchjobs.errors import ConflictError, NotFoundError, TooLargeError
+from batchjobs.evals.tables import EvalRun
 from batchjobs.ids import new_file_id
 from batchjobs.models import DEFAULT_TENANT, File, Job
 from batchjobs.states import TERMINAL
 from batchjobs.store.base import ObjectStore, ObjectWriter
 from batchjobs.store.layout import (
+    EVALS_PREFIX,
     FILES_PREFIX,
     JOBS_PREFIX,
     MANIFESTS_PREFIX,
@@ -200,12 +202,13 @@ def remove_expired(deployment: Deployment) -> int:
 
 def remove_orphans(deployment: Deployment, *, older_than_seconds: float = ORPHAN_SECONDS) -> int:
     """Delete what a crash has left: objects of files that have no row, of jobs that have ended,
-    and manifests of jobs that are gone. Says how many."""
+    manifests of jobs that are gone, and what no eval run names. Says how many."""
     removed = 0
     for prefix, known in (
         (FILES_PREFIX, _known_files),
         (JOBS_PREFIX, _running_jobs),
         (MANIFESTS_PREFIX, _known_jobs),
+        (EVALS_PREFIX, _kept_of_runs),
     ):
         keys = list(deployment.store.list_older(prefix, older_than_seconds))
         for first in range(0, len(keys), SWEEP_FILES):
@@ -231,6 +234,15 @@ def _known_jobs(session: Session, keys: Sequence[str]) -> set[str]:
 def _running_jobs(session: Session, keys: Sequence[str]) -> set[str]:
     """The keys that belong to a job that has not ended."""
     return _of_jobs(session, keys, select(Job.id).where(Job.status.not_in(TERMINAL)))
+
+
+def _kept_of_runs(session: Session, keys: Sequence[str]) -> set[str]:
+    """The keys that a run of an eval suite names."""
+    columns = (EvalRun.suite_key, EvalRun.plan_key, EvalRun.answers_key)
+    found: set[str | None] = set()
+    for column in columns:
+        found.update(session.scalars(select(column).where(column.in_(keys))))
+    return {key for key in found if key is not None}
 
 
 def _of_jobs(session: Session, keys: Sequence[str], jobs: Select[str]) -> set[str]:

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from batchjobs.client.batch import Batch
 from batchjobs.deployment import Deployment
-from batchjobs.errors import InvalidFileError, NotFoundError
+from batchjobs.errors import InvalidFileError, NotFoundError, ObjectMissingError
 from batchjobs.evals import judging, runs
 from batchjobs.evals.scorers.judge import Judge
 from batchjobs.evals.scoring import answer_rows, answers_beside, score_rows, score_run
@@ -60,6 +60,10 @@ def advance(place: Workplace, run_id: str) -> EvalRun:
             _after_judges(place, run)
     except (InvalidFileError, NotFoundError) as wrong:
         _fail(place, load(place.deployment, run_id), wrong.message)
+    except ObjectMissingError:
+        if load(place.deployment, run_id).state == run.state:
+            raise
+        # Another process has scored it meanwhile, and the plan is gone.
     run = load(place.deployment, run_id)
     if run.state == RunState.SCORED:
         _settle(place, run)

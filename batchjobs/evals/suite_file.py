@@ -151,7 +151,13 @@ def _complaint(wrong: ValidationError, tree: yaml.Node, name: str) -> InvalidSui
         if isinstance(problem, SyntaxProblem):
             line += problem.line - 1
         found.setdefault(path, (line, f"{name} line {line}: {path}{words}."))
-    sentences = [sentence for _, sentence in sorted(found.values())]
+    # A list with a wrong element is also called no text, where it could have been either.
+    told = [
+        place
+        for path, place in found.items()
+        if not any(other.startswith(f"{path}[") for other in found)
+    ]
+    sentences = [sentence for _, sentence in sorted(told)]
     complaint = InvalidSuiteError(sentences[0])
     for sentence in sentences[1:]:
         complaint.add_note(sentence)

@@ -51,8 +51,7 @@ def job_prefix(job_id: str) -> str:
 
 
 def job_of(key: str) -> str:
-    """The id of the job that an object below `JOBS_PREFIX` or `MANIFESTS_PREFIX` belongs to, or of
-    the run below `EVALS_PREFIX`."""
+    """The id of the job that an object below `JOBS_PREFIX` or `MANIFESTS_PREFIX` belongs to."""
     return key.split("/")[1].removesuffix(".json")
 
 

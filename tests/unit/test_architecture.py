@@ -14,6 +14,7 @@ QUERYING = {
     "batchjobs/catalogue.py",
     "batchjobs/clock.py",
     "batchjobs/db.py",
+    "batchjobs/evals",
     "batchjobs/files.py",
     "batchjobs/intake.py",
 }

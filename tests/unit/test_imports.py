@@ -16,6 +16,7 @@ LIGHT_ROOMS = (
     "batchjobs.api",
     "batchjobs.cli",
     "batchjobs.client",
+    "batchjobs.evals",
     "batchjobs.queue",
     "batchjobs.store",
 )

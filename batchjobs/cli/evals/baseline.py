@@ -15,7 +15,7 @@ from batchjobs.cli.exits import Exit
 @click.option("--window", default="24h", show_default=True, help="Time for it, as of `submit`.")
 @click.option("--no-pin", is_flag=True, help="Only run; `evals pin` makes them the baseline.")
 def baseline(suite: str, count: int, model: str | None, window: str, no_pin: bool) -> Exit:
-    """Run a suite several times, and pin the runs as its baseline.
+    """Run a suite several times, as its baseline.
 
     How much they differ is the suite's noise with nothing changed, which `evals simulate` uses. It
     waits for their end, also on a server.

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def check(suite: str, model: str | None, shown: int, as_json: bool) -> None:
-    """Read a suite, render all its requests, and say what a run would take.
+    """Check a suite, and say what a run would take.
 
-    What is wrong is told with its line; nothing runs. Ends with 4 for a suite that cannot be run.
+    All its requests are rendered, and the first shown. What is wrong is told with its line;
+    nothing runs. Ends with 4 for a suite that cannot be run.
     """
     from pathlib import Path
 

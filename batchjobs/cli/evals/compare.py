@@ -23,9 +23,10 @@ from batchjobs.cli.command import Command
 def compare(
     before: str, after: str, metric: str | None, tag: str | None, limit: int, as_json: bool
 ) -> None:
-    """Compare two runs of a suite item by item: what broke, what is fixed, with both answers.
+    """Show what differs between two runs of a suite.
 
-    The first is the yardstick. It says what a verdict would, if there were no other run.
+    Item by item: what broke, what is fixed, with both answers. The first is the yardstick. It says
+    what a verdict would, if there were no other run.
     """
     from batchjobs.cli.evals.place import open_place
     from batchjobs.cli.evals.texts import print_flip

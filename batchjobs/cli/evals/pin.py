@@ -10,10 +10,11 @@ from batchjobs.cli.command import Command
 @click.command(cls=Command, example="batchjobs evals pin run_4c1f… run_77ab…")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 def pin(runs: tuple[str, ...]) -> None:
-    """Make these runs the baseline of their suite, in place of what it was.
+    """Make runs the baseline of their suite.
 
-    Later runs are measured against their average. Nothing but this command (and `evals baseline`)
-    moves a baseline, so that a slow decline cannot pass night by night.
+    They take the place of what it was. Later runs are measured against their average. Nothing but
+    this command (and `evals baseline`) moves a baseline, so that a slow decline cannot pass night
+    by night.
     """
     from batchjobs.cli.evals.place import open_place
     from batchjobs.evals import pins

@@ -12,9 +12,9 @@ from batchjobs.cli.exits import Exit
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON at the end.")
 def resume(runs: tuple[str, ...], as_json: bool) -> Exit:
-    """Go on with runs that were interrupted or detached, to their verdicts.
+    """Go on with interrupted or detached runs.
 
-    What is answered is not asked again. Of runs that have ended it prints how.
+    To their verdicts. What is answered is not asked again. Of runs that have ended it prints how.
     """
     from batchjobs.cli.evals.course import Course
     from batchjobs.cli.evals.place import open_place

@@ -13,10 +13,10 @@ from batchjobs.cli.command import Command
 @click.option("--nights", type=click.IntRange(100, 1_000_000), default=10_000, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def simulate(suite: str, model: str | None, nights: int, as_json: bool) -> None:
-    """Show how often a suite would alarm: with nothing changed, and with a drop of 1 to 10 points.
+    """Show how often a suite would alarm.
 
-    Nights are drawn from how much the runs of the pinned baseline differ from one another, and
-    judged as real ones are.
+    With nothing changed, and with a drop of 1 to 10 points. Nights are drawn from how much the
+    runs of the pinned baseline differ from one another, and judged as real ones are.
     """
     from dataclasses import asdict
     from pathlib import Path

@@ -57,7 +57,10 @@ def _scale(points: Sequence[TrendPoint], baseline: float | None) -> _Scale:
     highs = [point.high for point in points] + ([] if baseline is None else [baseline])
     low, high = min(lows), max(highs)
     room = max(0.02, 0.08 * (high - low))
-    return _Scale(count=len(points), low=low - room, high=high + room)
+    bottom, top = low - room, high + room
+    if low >= 0 and high <= 1:  # a share has no room beyond
+        bottom, top = max(0.0, bottom), min(1.0, top)
+    return _Scale(count=len(points), low=bottom, high=top)
 
 
 def _axis(scale: _Scale) -> list[str]:
