@@ -61,7 +61,9 @@ def _has_only(value: Any, known: frozenset[str]) -> bool:
 
 
 def _default(field: Any) -> object:
-    return field.default_factory() if field.default is MISSING else field.default
+    """MISSING, which is equal to nothing, where there is none."""
+    made = MISSING if field.default_factory is MISSING else field.default_factory()
+    return made if field.default is MISSING else field.default
 
 
 class Lookup:
