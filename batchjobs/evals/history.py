@@ -10,7 +10,6 @@ import orjson
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
-from batchjobs.errors import ConflictError
 from batchjobs.evals import runs
 from batchjobs.evals.outcomes import Conditions, ItemOutcome, Missing, ScoredRun
 from batchjobs.evals.tables import EvalAnswer, EvalPin, EvalRun, EvalScore
@@ -109,11 +108,7 @@ def scored_run(session: Session, run: EvalRun, metric: str | None = None) -> Sco
     """A run's outcomes under a metric, by default the deciding one. Raises ConflictError for a run
     without scores, or without this metric."""
     runs.check_scored(run)
-    name = metric or run.metric
-    if name not in run.metrics:
-        raise ConflictError(
-            f"The run {run.id} has no metric {name!r}; it has: {', '.join(run.metrics)}."
-        )
+    name = runs.metric_of(run, metric)
     conditions = {key: run.conditions[key] for key in _PLAIN_CONDITIONS}
     return ScoredRun(
         run=run.id,
