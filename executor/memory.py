@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 from torch import Tensor
 
@@ -55,7 +57,8 @@ def take_ahead(tensors: Sequence[Tensor]) -> threading.Thread | None:
     """Have Linux find the pages of new tensors on the CPU meanwhile, and not when first written.
 
     A virtual machine may have to get every page from its host first: 2 MB in 4 ms on one of them.
-    Returns the thread that does it; None where there is nothing to do.
+    It is done while a core is idle, so that a small job does not wait for memory that it never
+    needs. Returns the thread that does it; None where there is nothing to do.
     """
     spans = [
         (tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE, tensor.nbytes)
@@ -70,6 +73,8 @@ def take_ahead(tensors: Sequence[Tensor]) -> threading.Thread | None:
 
 
 def _populate(spans: list[tuple[int, int]]) -> None:
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # of this thread alone
     advise = ctypes.CDLL(None).madvise
     for begin, size in spans:
         if advise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _POPULATE_WRITE):

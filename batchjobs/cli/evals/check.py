@@ -75,10 +75,10 @@ def _print_request(line: PlannedLine) -> None:
             click.echo(message["content"])
     for choice in line.fields.get("_choices", ()):
         click.echo(f"  choice: {choice}")
-    settings = {
-        name: value for name, value in line.body.items() if name not in ("messages", "prompt")
-    }
-    click.secho(f"{settings}", dim=True)
+    import orjson
+
+    rest = {name: value for name, value in line.body.items() if name not in ("messages", "prompt")}
+    click.secho(orjson.dumps(rest).decode(), dim=True)
 
 
 def _sentences(suite: Suite, model: str, sha256: str, cost: Estimate) -> list[str]:
