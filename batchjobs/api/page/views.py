@@ -21,7 +21,7 @@ from batchjobs import __version__
 from batchjobs.api import failures
 from batchjobs.api.page import words
 from batchjobs.api.page.assets import asset_url
-from batchjobs.api.page.origin import check_origin
+from batchjobs.api.origin import check_is_ours
 from batchjobs.api.page.visitor import SignInNeededError
 
 SIGN_IN_PATH = "/sign-in"
@@ -59,7 +59,7 @@ class PageRoute(APIRoute):
 
         async def answer(request: Request) -> Response:
             try:
-                check_origin(request)
+                check_is_ours(request)
                 response = await handle(request)
             except SignInNeededError:
                 response = _to_sign_in(request)
