@@ -22,6 +22,7 @@ from batchjobs.api import (
 )
 from batchjobs.api.names import Names
 from batchjobs.api.page import assets, sign_in
+from batchjobs.api.page.kept_bands import KeptBands
 from batchjobs.api.page.kept_reasons import KeptReasons
 from batchjobs.api.page.sections import SECTIONS
 from batchjobs.api.request_ids import RequestIds
@@ -71,6 +72,7 @@ def create_app(
     app.include_router(health.router)
     app.state.sections = SECTIONS
     app.state.kept_reasons = KeptReasons(deployment)
+    app.state.kept_bands = KeptBands()
     for page in (sign_in.router, assets.router, *(section.router for section in SECTIONS)):
         app.include_router(page)
     return app
