@@ -72,33 +72,25 @@ def add_nights(
     items: int = 160,
     seed: int = 1,
 ) -> list[str]:
-    """Ids of runs that have ended, the oldest first, a day apart; baselines are pinned together."""
+    """Ids of runs that have ended, the oldest first; those that are judged are a day apart."""
     made = []
-    clock = clock_of(deployment)
     for number, night in enumerate(nights):
         if night.purpose == Purpose.RUN:
-            clock.advance(timedelta(days=1))
-        run_id = _add_run(
-            deployment, night, suite, model, items, random.Random(100 * seed + number)
-        )
-        made.append(run_id)
-        is_last = number + 1 == len(nights) or nights[number + 1].purpose != Purpose.BASELINE
-        if night.purpose == Purpose.BASELINE and is_last:
-            baseline = [
-                one
-                for one, each in zip(made, nights, strict=False)
-                if each.purpose == Purpose.BASELINE
-            ]
-            with deployment.database.write() as session:
-                pins.pin(session, deployment.clock, baseline)
+            clock_of(deployment).advance(timedelta(days=1))
+        chance = random.Random(100 * seed + number)  # noqa: S311  # the same every time
+        made.append(_add_run(deployment, night, suite, model, items, chance))
         if night.purpose == Purpose.RUN:
-            _judge(deployment, run_id)
+            _judge(deployment, made[-1])
     return made
+
+
+def pin(deployment: Deployment, run_ids: Sequence[str]) -> None:
+    with deployment.database.write() as session:
+        pins.pin(session, deployment.clock, run_ids)
 
 
 BASELINE = [Night(right=0.80, purpose=Purpose.BASELINE)] * 3
 WEEKS = [
-    *BASELINE,
     *(Night(right=right) for right in (0.8, 0.79, 0.82, 0.8, 0.81, 0.78)),
     Night(right=0.8, truncated=12),
     *(Night(right=right) for right in (0.81, 0.79, 0.93, 0.8, 0.8, 0.52)),
@@ -107,11 +99,13 @@ WEEKS = [
 
 def populate_evals(deployment: Deployment) -> dict[str, list[str]]:
     """Runs by suite: one that got worse, one on another model, and one without a baseline."""
+    base = add_nights(deployment, BASELINE)
+    other = add_nights(deployment, BASELINE, model=MODELS[1], seed=2)
+    pin(deployment, [*base, *other])
     made = {
-        "worse": add_nights(deployment, WEEKS),
-        "other": add_nights(
-            deployment, [*BASELINE, *[Night(right=0.88)] * 4], model=MODELS[1], seed=2
-        ),
+        "baseline": base,
+        "worse": add_nights(deployment, WEEKS, seed=3),
+        "other": add_nights(deployment, [Night(right=0.88)] * 3, model=MODELS[1], seed=4),
         "bare": add_nights(deployment, [Night(right=0.6)] * 2, suite="json-fields", items=40),
     }
     made["running"] = [_begin(deployment, "arithmetic", MODELS[0])]

@@ -25,7 +25,7 @@ _SLOT_TONES = {
     SlotState.REPLACED: "quiet",
 }
 _HEALTH = {
-    Health.OK: ("well", "good"),
+    Health.OK: ("ok", "good"),
     Health.ALARM: ("alarm", "bad"),
     Health.NO_VERDICT: ("no verdict", "warn"),
     Health.FAILED: ("failed", "bad"),
