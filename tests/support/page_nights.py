@@ -23,8 +23,8 @@ from batchjobs.evals.tables import EvalAnswer, EvalRun, EvalScore
 from batchjobs.evals.tally import Tally
 from batchjobs.ids import new_run_id
 from batchjobs.jsonl import dump_line
-from batchjobs.queue import slots
 from batchjobs.queue import schedules as rows
+from batchjobs.queue import slots
 from batchjobs.schedules.desk import Desk
 from batchjobs.schedules.orders import ScheduleOrder
 from batchjobs.schedules.states import Health, Overlap, SlotState
@@ -75,11 +75,11 @@ def add_nights(
     """Ids of runs that have ended, the oldest first; those that are judged are a day apart."""
     made = []
     for number, night in enumerate(nights):
-        if night.purpose == Purpose.RUN:
-            clock_of(deployment).advance(timedelta(days=1))
-        chance = random.Random(100 * seed + number)  # noqa: S311  # the same every time
+        is_judged = night.purpose == Purpose.RUN
+        clock_of(deployment).advance(timedelta(days=1) if is_judged else timedelta(minutes=7))
+        chance = random.Random(100 * seed + number)  # the same every time
         made.append(_add_run(deployment, night, suite, model, items, chance))
-        if night.purpose == Purpose.RUN:
+        if is_judged:
             _judge(deployment, made[-1])
     return made
 
@@ -125,9 +125,13 @@ def populate_evals(deployment: Deployment) -> dict[str, list[str]]:
 def populate_schedules(deployment: Deployment, run_ids: Sequence[str], job_id: str) -> None:
     """One of suites with a long history, one of a file, and one that is paused."""
     nightly = _add(
-        deployment, name="nightly-evals", cron="0 2 * * *", zone="Asia/Shanghai",
-        suites=["/srv/evals/arithmetic.yaml", "/srv/evals/json-fields.yaml"], deadline="07:00",
-    )  # fmt: skip
+        deployment,
+        name="nightly-evals",
+        cron="0 2 * * *",
+        zone="Asia/Shanghai",
+        suites=["/srv/evals/arithmetic.yaml", "/srv/evals/json-fields.yaml"],
+        deadline="07:00",
+    )
     states = [SlotState.DONE] * 9
     states[2], states[5], states[6] = SlotState.MISSED, SlotState.FAILED, SlotState.SKIPPED
     words = ["ok", "ok", "ok", "better", "ok", "ok", "ok", "no verdict", "worse"]
@@ -136,17 +140,27 @@ def populate_schedules(deployment: Deployment, run_ids: Sequence[str], job_id: s
         _had(deployment, nightly, len(states) - number, state, run_id, word)
     _finish(deployment, nightly, Health.ALARM)
     digest = _add(
-        deployment, name="morning-digest", cron="30 6 * * 1-5", zone="Europe/Berlin",
+        deployment,
+        name="morning-digest",
+        cron="30 6 * * 1-5",
+        zone="Europe/Berlin",
         file_id=add_input(deployment, [request_line("a")], filename="digest-of-the-day.jsonl").id,
-        endpoint=ENDPOINT, overlap=Overlap.REPLACE, model=MODELS[1], priority=5,
-    )  # fmt: skip
+        endpoint=ENDPOINT,
+        overlap=Overlap.REPLACE,
+        model=MODELS[1],
+        priority=5,
+    )
     _had(deployment, digest, 1, SlotState.RUNNING, None, None, job_id=job_id)
     _finish(deployment, digest, Health.OK)
     paused = _add(
-        deployment, name="weekly-report", cron="15 4 * * 0", zone="UTC",
+        deployment,
+        name="weekly-report",
+        cron="15 4 * * 0",
+        zone="UTC",
         file_id=add_input(deployment, [request_line("a")], filename="report.jsonl").id,
-        endpoint=ENDPOINT, overlap=Overlap.QUEUE,
-    )  # fmt: skip
+        endpoint=ENDPOINT,
+        overlap=Overlap.QUEUE,
+    )
     Desk(deployment).pause(paused.name)
 
 
@@ -178,7 +192,7 @@ def _had(
     """A slot of the past, as firing and closing would have left it."""
     reasons = {
         SlotState.MISSED: "nobody was there when it was due, and a newer one is due",
-        SlotState.FAILED: "arithmetic failed: The requests were refused: there is no model 'llama'.",
+        SlotState.FAILED: "arithmetic failed: There is no model 'llama'.",
         SlotState.SKIPPED: "overlap: the slot of 2026-01-28 18:00 UTC still runs",
     }
     table = Timetable(schedule.cron, schedule.zone)
@@ -192,9 +206,14 @@ def _had(
         )
         is_over = state in reasons and state != SlotState.FAILED
         made = slots.insert(
-            session, deployment.clock, schedule_id=schedule.id, slot_at=slot_at,
-            state=state if is_over else SlotState.WAITING, reason=reasons.get(state), deadline_at=deadline,
-        )  # fmt: skip
+            session,
+            deployment.clock,
+            schedule_id=schedule.id,
+            slot_at=slot_at,
+            state=state if is_over else SlotState.WAITING,
+            reason=reasons.get(state),
+            deadline_at=deadline,
+        )
         assert made is not None
         if is_over:
             return
@@ -250,7 +269,7 @@ def _run(
             "sampling": "d4" * 32,
             "scorers": {METRIC: "e5" * 32},
             "model": model.ljust(64, "0"),
-        },  # fmt: skip
+        },
         jobs={"answers": job_ids, "judges": {}},
         items=items,
         samples=items,
@@ -277,19 +296,33 @@ def _add_run(
         answers.append(_answer_row(run_id, number, record, place, place + len(line)))
         mark = record["marks"][METRIC]
         scores.append(
-            {"run_id": run_id, "metric": METRIC, "number": number, "sample": 0,
-             "score": mark["score"], "missing": mark["missing"]}
-        )  # fmt: skip
+            {
+                "run_id": run_id,
+                "metric": METRIC,
+                "number": number,
+                "sample": 0,
+                "score": mark["score"],
+                "missing": mark["missing"],
+            }
+        )
         place += len(line)
     deployment.store.put(key, b"".join(lines))
 
     def keep(session: Session) -> None:
         runs.add(session, deployment.clock, run)
         runs.move(
-            session, deployment.clock, run_id, of=RunState.ANSWERING, to=RunState.SCORED,
-            values={"answers_key": key, "scores": {METRIC: _sums(records)},
-                    "prompt_tokens": 96 * items, "completion_tokens": 118 * items},
-        )  # fmt: skip
+            session,
+            deployment.clock,
+            run_id,
+            of=RunState.ANSWERING,
+            to=RunState.SCORED,
+            values={
+                "answers_key": key,
+                "scores": {METRIC: _sums(records)},
+                "prompt_tokens": 96 * items,
+                "completion_tokens": 118 * items,
+            },
+        )
         session.execute(insert(EvalAnswer), answers)
         session.execute(insert(EvalScore), scores)
         judging.add_intervals(session, runs.get(session, run_id))
@@ -309,9 +342,13 @@ def _judge(deployment: Deployment, run_id: str) -> None:
         [found] = judging.judge([judging.case_of(session, run, suite)])
         kept = judging.wire(found)
         runs.move(
-            session, deployment.clock, run_id, of=RunState.SCORED, to=RunState.FINISHED,
+            session,
+            deployment.clock,
+            run_id,
+            of=RunState.SCORED,
+            to=RunState.FINISHED,
             values={"verdict": kept, "word": str(kept["word"])},
-        )  # fmt: skip
+        )
 
 
 def _record(number: int, night: Night, chance: random.Random) -> dict[str, Any]:
@@ -349,10 +386,18 @@ def _answer_row(
     run_id: str, number: int, record: Mapping[str, Any], start: int, end: int
 ) -> dict[str, Any]:
     return {
-        "run_id": run_id, "number": number, "sample": 0, "item": record["item"],
-        "cluster": record["item"], "tags": record["tags"], "finish_reason": record["finish_reason"],
-        "item_digest": "0" * 64, "prompt_digest": "0" * 64, "byte_start": start, "byte_end": end,
-    }  # fmt: skip
+        "run_id": run_id,
+        "number": number,
+        "sample": 0,
+        "item": record["item"],
+        "cluster": record["item"],
+        "tags": record["tags"],
+        "finish_reason": record["finish_reason"],
+        "item_digest": "0" * 64,
+        "prompt_digest": "0" * 64,
+        "byte_start": start,
+        "byte_end": end,
+    }
 
 
 def _sums(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

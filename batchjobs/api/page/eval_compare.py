@@ -18,7 +18,7 @@ from batchjobs.evals import runs, texts
 PAGE_FLIPS = 20
 WAYS = {"all": None, "broken": True, "fixed": False}
 
-router = APIRouter(prefix="/compare", route_class=PageRoute)
+router = APIRouter(prefix="/evals/compare", route_class=PageRoute)
 
 
 @router.get("")

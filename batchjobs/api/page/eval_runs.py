@@ -21,7 +21,7 @@ PAGE_ANSWERS = 25
 MAX_PAGE = 100_000
 LOWEST = "lowest"
 
-router = APIRouter(prefix="/runs", route_class=PageRoute)
+router = APIRouter(prefix="/evals/runs", route_class=PageRoute)
 
 
 @router.get("/{run_id}")

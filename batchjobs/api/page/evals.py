@@ -23,12 +23,12 @@ from batchjobs.evals.trends import Standing
 PATH = "/evals"
 PAGE_RUNS = 30
 
-router = APIRouter(prefix=PATH, route_class=PageRoute)
+router = APIRouter(route_class=PageRoute)
 router.include_router(eval_runs.router)
 router.include_router(eval_compare.router)
 
 
-@router.get("")
+@router.get(PATH)
 def index(deployment: Service, visitor: Operating, request: Request) -> Response:
     with deployment.database.read() as session:
         rows = [StandingRow.of(each) for each in trends.standings(session)]
@@ -37,7 +37,7 @@ def index(deployment: Service, visitor: Operating, request: Request) -> Response
     return render(request, "evals.html", rows=rows, words=words, suite_path=suite_path, now=now)
 
 
-@router.get("/suites/{suite}")
+@router.get(f"{PATH}/suites/{{suite}}")
 def suite(
     deployment: Service, visitor: Operating, bands: Bands, request: Request, suite: str
 ) -> Response:

@@ -19,9 +19,9 @@ from starlette.responses import RedirectResponse, Response
 
 from batchjobs import __version__
 from batchjobs.api import failures
+from batchjobs.api.origin import check_is_ours
 from batchjobs.api.page import eval_words, words
 from batchjobs.api.page.assets import asset_url
-from batchjobs.api.origin import check_is_ours
 from batchjobs.api.page.visitor import SignInNeededError
 
 SIGN_IN_PATH = "/sign-in"

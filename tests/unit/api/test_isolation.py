@@ -35,7 +35,7 @@ from tests.support.jobs import (
     open_deployment,
 )
 
-NEVER = {"file": "file-" + "0" * 32, "batch": "batch_" + "0" * 32}
+NEVER = {"file": "file-" + "0" * 32, "batch": "batch_" + "0" * 32, "schedule": "neverly"}
 KEY = "the same key"
 
 Ask = Callable[[TestClient, str], Response]
@@ -54,6 +54,11 @@ class World:
 def new_batch(client: TestClient, input_file_id: str, **headers: str) -> Response:
     asked = {"endpoint": ENDPOINT, "completion_window": "24h", "input_file_id": input_file_id}
     return client.post("/v1/batches", json=asked, headers=headers)
+
+
+def new_schedule(client: TestClient, input_file_id: str, name: str = "mine") -> Response:
+    asked = {"name": name, "cron": "0 2 * * *", "endpoint": ENDPOINT}
+    return client.post("/v1/schedules", json={**asked, "input_file_id": input_file_id})
 
 
 # Route → what of another's objects its requests name, and those requests.
@@ -124,6 +129,38 @@ NAMING: dict[tuple[str, str], tuple[str, list[Ask]]] = {
             lambda client, name: client.get(f"/v1/batches/{name}/results?offset=1"),
         ],
     ),
+    ("GET", "/v1/schedules"): (
+        "schedule",
+        [lambda client, name: client.get("/v1/schedules")],
+    ),
+    ("POST", "/v1/schedules"): (
+        "file",
+        [lambda client, name: new_schedule(client, name)],
+    ),
+    ("GET", "/v1/schedules/{name}"): (
+        "schedule",
+        [lambda client, name: client.get(f"/v1/schedules/{name}")],
+    ),
+    ("DELETE", "/v1/schedules/{name}"): (
+        "schedule",
+        [lambda client, name: client.delete(f"/v1/schedules/{name}")],
+    ),
+    ("POST", "/v1/schedules/{name}/pause"): (
+        "schedule",
+        [lambda client, name: client.post(f"/v1/schedules/{name}/pause")],
+    ),
+    ("POST", "/v1/schedules/{name}/resume"): (
+        "schedule",
+        [lambda client, name: client.post(f"/v1/schedules/{name}/resume")],
+    ),
+    ("POST", "/v1/schedules/{name}/run"): (
+        "schedule",
+        [lambda client, name: client.post(f"/v1/schedules/{name}/run")],
+    ),
+    ("GET", "/v1/schedules/{name}/history"): (
+        "schedule",
+        [lambda client, name: client.get(f"/v1/schedules/{name}/history")],
+    ),
 }
 # What names no object of a tenant, and whether it needs a key.
 NAMELESS = {
@@ -180,11 +217,12 @@ def world(app: FastAPI, deployment: Deployment) -> World:
     assert job.error_file_id
     files = [page["id"] for page in owner.get("/v1/files").json()["data"]]
     assert {job.input_file_id, job.output_file_id, job.error_file_id} < set(files)
+    assert new_schedule(owner, job.input_file_id, "nightly").status_code == 200
     return World(
         deployment=deployment,
         owner=owner,
         stranger=client_of(app, deployment, "stranger"),
-        ids={"file": files, "batch": [ended, running, waiting]},
+        ids={"file": files, "batch": [ended, running, waiting], "schedule": ["nightly"]},
     )
 
 
@@ -202,11 +240,12 @@ def told(reply: Response, name: str) -> tuple[int, str, dict[str, str]]:
 
 
 def everything_of(client: TestClient) -> Any:
-    return [client.get(f"/v1/{route}").json()["data"] for route in ("files", "batches")]
+    rooms = ("files", "batches", "schedules")
+    return [client.get(f"/v1/{room}").json()["data"] for room in rooms]
 
 
 def test_every_route_stands_in_a_table(app: FastAPI) -> None:
-    of_the_page = {*page.OF_A_JOB, *page.NAMELESS}
+    of_the_page = {*page.OF_A_JOB, *page.OF_A_SCHEDULE, *page.OPERATORS, *page.NAMELESS}
     assert set(routes_of(app.routes)) == {*NAMING, *NAMELESS, *of_the_page}
 
 
