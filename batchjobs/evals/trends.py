@@ -56,23 +56,23 @@ class Standing:
     recent: Sequence[EvalRun]
 
 
-def standings(session: Session, *, recent: int = RECENT_RUNS) -> list[Standing]:
-    """Of every suite and model with runs, by name."""
-    counted = session.execute(
-        select(EvalRun.suite, EvalRun.model, func.count(), func.max(EvalRun.created_at))
-        .group_by(EvalRun.suite, EvalRun.model)
-        .order_by(EvalRun.suite, EvalRun.model)
-    ).all()
+def standings(session: Session, *, suite: str | None = None) -> list[Standing]:
+    """Of every suite, or one, and each model with runs, by name."""
+    query = select(EvalRun.suite, EvalRun.model, func.count(), func.max(EvalRun.created_at))
+    if suite is not None:
+        query = query.where(EvalRun.suite == suite)
+    by_name = (EvalRun.suite, EvalRun.model)
+    counted = session.execute(query.group_by(*by_name).order_by(*by_name)).all()
     found: dict[tuple[str, str], list[EvalRun]] = {}
-    for run in _newest(session, recent):
+    for run in _newest(session, suite):
         found.setdefault((run.suite, run.model), []).append(run)
-    pinned = {suite: len(pins.pinned(session, suite)) for suite in {row[0] for row in counted}}
+    pinned = pins.counts(session)
     return [
         Standing(
             suite=suite,
             model=model,
             runs=count,
-            pinned=pinned[suite],
+            pinned=pinned.get(suite, 0),
             newest_at=newest_at,
             recent=found.get((suite, model), ()),
         )
@@ -133,16 +133,18 @@ def band(session: Session, baseline: Sequence[EvalRun], metric: str) -> Band | N
     return Band(mean=found.mean, low=low, high=high, runs=len(baseline))
 
 
-def _newest(session: Session, recent: int) -> Sequence[EvalRun]:
-    """So many of each suite and model, the newest first."""
+def _newest(session: Session, suite: str | None) -> Sequence[EvalRun]:
+    """`RECENT_RUNS` of each suite and model, the newest first."""
     place = func.row_number().over(
         partition_by=(EvalRun.suite, EvalRun.model),
         order_by=(EvalRun.created_at.desc(), EvalRun.id.desc()),
     )
-    placed = (
-        select(EvalRun.id, place.label("place")).where(EvalRun.purpose == Purpose.RUN).subquery()
-    )
-    query = select(EvalRun).join(placed, placed.c.id == EvalRun.id).where(placed.c.place <= recent)
+    judged = select(EvalRun.id, place.label("place")).where(EvalRun.purpose == Purpose.RUN)
+    if suite is not None:
+        judged = judged.where(EvalRun.suite == suite)
+    placed = judged.subquery()
+    query = select(EvalRun).join(placed, placed.c.id == EvalRun.id)
+    query = query.where(placed.c.place <= RECENT_RUNS)
     return session.scalars(query.order_by(EvalRun.created_at.desc(), EvalRun.id.desc())).all()
 
 

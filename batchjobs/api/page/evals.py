@@ -44,7 +44,7 @@ def suite(
     query = request.query_params
     model, after = query.get("model") or None, query.get("after") or None
     with deployment.database.read() as session:
-        every = [one for one in trends.standings(session) if one.suite == suite]
+        every = trends.standings(session, suite=suite)
         if not every:
             raise NotFoundError("No run of such a suite is here.")
         chosen = [one for one in every if model in (None, one.model)]

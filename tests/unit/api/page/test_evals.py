@@ -12,13 +12,17 @@ from batchjobs.api.page.eval_compare import PAGE_FLIPS
 from batchjobs.api.page.evals import PAGE_RUNS
 from batchjobs.deployment import Deployment
 from batchjobs.evals import runs
+from batchjobs.evals.states import Purpose
 from batchjobs.evals.tables import EvalRun
+from tests.support.engines import add_models
+from tests.support.evals import MODEL, place_of, rows, run_suite, write_suite
 from tests.support.jobs import create_job, open_deployment
 from tests.support.page import OPERATORS, link, sign_in, words
 from tests.support.page_nights import (
     MODELS,
     Night,
     add_nights,
+    pin,
     populate_evals,
 )
 
@@ -220,6 +224,32 @@ def test_job_says_of_which_run_it_is_if_the_run_says_the_same(
     assert f'href="/evals/runs/{run.id}"' in client.get(f"/jobs/{run.jobs['answers'][0]}").text
     pretender = create_job(deployment, "file-none", metadata={"eval_run": run.id})
     assert f'href="/evals/runs/{run.id}"' not in client.get(f"/jobs/{pretender}").text
+
+
+def test_alarm_and_the_run_that_confirms_it_lead_to_each_other(
+    fresh: Deployment, tmp_path: Path
+) -> None:
+    add_models(fresh, MODEL)
+    place = place_of(fresh)
+    path = write_suite(tmp_path / "suite", rows(60))
+    baseline = [run_suite(place, path, purpose=Purpose.BASELINE).id for _ in range(2)]
+    pin(fresh, baseline)
+    run = run_suite(place, path, lambda text: "no number" if text.endswith("7") else "-1")
+    client = TestClient(create_app(fresh))
+    assert run.word == "no verdict"
+    assert "unparsed 10.0 % over 0.0 % 1.0 %" in words(client.get(f"/evals/runs/{run.id}").text)
+    alarm = run_suite(place, path, lambda text: "-1")
+    page = client.get(f"/evals/runs/{alarm.id}").text
+    assert "worse" in words(page)
+    assert "a second run held it up." in words(page)
+    confirming = re.search(r'href="/evals/runs/(\w+)">a second run', page)
+    assert confirming is not None
+    other = client.get(f"/evals/runs/{confirming[1]}").text
+    assert f'href="/evals/runs/{alarm.id}">another run' in other
+    for job_id in alarm.jobs["answers"]:
+        assert f'href="/evals/runs/{alarm.id}"' in client.get(f"/jobs/{job_id}").text
+    compared = client.get(f"/evals/compare?before={baseline[0]}&after={alarm.id}").text
+    assert "All 60 Broken 60 Fixed 0" in words(compared)
 
 
 @pytest.mark.parametrize(("tenant", "status"), [("default", 200), ("research", 404)])
