@@ -248,6 +248,7 @@ def _tally(job: Job, shards: Iterable[ShardFacts], counts: Counter[Outcome | Non
         prompt_tokens=sum(part.prompt_tokens for part in parts),
         cached_tokens=sum(part.cached_tokens for part in parts),
         completion_tokens=sum(part.completion_tokens for part in parts),
+        reasoning_tokens=sum(part.reasoning_tokens for part in parts),
         input_bytes=sum(part.input_bytes for part in parts),
     )
 

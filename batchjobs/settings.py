@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -22,6 +24,11 @@ from batchjobs.errors import UsageError
 from batchjobs.notifications.address import SmtpUrl, WebhookSecret, WebhookUrl
 
 ENV_PREFIX = "BATCHJOBS_"
+
+
+def _read_json(value: object) -> object:
+    """The environment has an object as text, the file as a table."""
+    return json.loads(value) if isinstance(value, str) else value
 
 
 class Settings(BaseSettings):
@@ -97,6 +104,8 @@ class Settings(BaseSettings):
 
     device: str | None = None
     dtype: str | None = None
+    quantization: Literal["int8"] | None = None
+    """Compute with 8-bit weights, on CPU; None takes them as they are."""
     num_threads: int | None = Field(default=None, ge=1)
     max_num_seqs: int | None = Field(default=None, ge=1)
     max_num_batched_tokens: int | None = Field(default=None, ge=1)
@@ -111,6 +120,16 @@ class Settings(BaseSettings):
     batching: Literal["continuous", "static"] = "continuous"
     request_timeout_seconds: float | None = Field(default=None, gt=0)
     """How long one request may run before it ends with an error."""
+    num_speculative_tokens: int = Field(default=8, ge=0)
+    """Guessed from the text so far and checked in one step; 0 guesses none."""
+    prompt_lookup_min: int = Field(default=2, ge=1)
+    prompt_lookup_max: int = Field(default=8, ge=1)
+    generation_config: Literal["auto", "vllm"] = "auto"
+    """"vllm" leaves out how a model says that it is sampled best."""
+    override_generation_config: Annotated[
+        dict[str, int | float], NoDecode, BeforeValidator(_read_json)
+    ] = Field(default={})
+    """Sampling parameters by name that go before the model's own."""
 
     @classmethod
     def load(cls, **overrides: object) -> Self:

@@ -14,6 +14,7 @@ from batchjobs.errors import ModelError, NotFoundError
 HUB_TIMEOUT_SECONDS = 20
 
 _WEIGHTS = ".safetensors"
+_ADAPTER = "adapter_config.json"
 _PINNED_SUFFIXES = frozenset({_WEIGHTS, ".json", ".jinja", ".model", ".txt"})
 _HUB_ID = re.compile(r"^[\w.-]+(/[\w.-]+)?$", re.ASCII)
 
@@ -45,6 +46,8 @@ def _pin_folder(folder: Path) -> Source:
     first = next(iter(_module_folders(folder)), folder)
     model = folder if (folder / "config.json").is_file() else first
     if not (model / "config.json").is_file():
+        if (folder / _ADAPTER).is_file():
+            raise _adapter(str(folder))
         raise ModelError(f"{folder} is not a transformers model folder: it has no config.json.")
     if not any(model.glob(f"*{_WEIGHTS}")):
         raise ModelError(
@@ -94,6 +97,16 @@ def _pin_hub_id(hub_id: str, revision: str | None) -> Source:
             f"There is no folder {hub_id}, and the Hugging Face hub cannot be asked ({failed})."
         ) from failed
     names = [file.rfilename for file in found.siblings or ()]
+    if _ADAPTER in names and "config.json" not in names:
+        raise _adapter(hub_id)
     if found.sha is None or not any(name.endswith(_WEIGHTS) for name in names):
         raise ModelError(f"{hub_id} has no .safetensors weights; other formats are not read.")
     return Source(location=hub_id, revision=found.sha)
+
+
+def _adapter(words: str) -> ModelError:
+    return ModelError(
+        f"{words} is an adapter (LoRA or another of peft's), which is not served by itself: merge"
+        " it into its base model (peft's merge_and_unload) and add the folder that this is saved"
+        " to."
+    )

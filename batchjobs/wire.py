@@ -69,6 +69,7 @@ def batch_object(
         "at_risk": ahead.at_risk,
         "notice": ahead.notice,
         "models": list(job.models or ()),
+        "cached_tokens": tally.cached_tokens,
         "priority": job.priority,
     }
 
@@ -160,11 +161,13 @@ def _error_list(errors: Sequence[JobError]) -> Wire | None:
 
 
 def _usage(tally: Tally) -> Wire:
+    """The sum of what the lines say: none says that it found its prompt computed, as that depends
+    on the company it was in. What was spared is `cached_tokens` of the batch, beside the usage."""
     return {
         "input_tokens": tally.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": tally.cached_tokens},
+        "input_tokens_details": {"cached_tokens": 0},
         "output_tokens": tally.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": tally.reasoning_tokens},
         "total_tokens": tally.prompt_tokens + tally.completion_tokens,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -16,13 +16,23 @@ from executor.engine import Engine
 from executor.errors import EngineError
 from executor.fusing import fuse_modules
 from executor.layer_profile import watch_layers
+from executor.linear import packed_linear
 from executor.llguidance_grammar import LLGuidance
 from executor.loading import Checkpoint, LoadedModel, load
 from executor.memory import keep_freed_memory
-from executor.merging import optimize_linears
-from executor.model import PackedModel, PagedCache
-from executor.packing import LayerProbe, check_packing, own_answers, probe_layers, run_probe
+from executor.merging import Product, optimize_linears
+from executor.model import LayerShape, PackedModel, PagedCache
+from executor.packing import (
+    LayerProbe,
+    OwnAnswers,
+    check_packing,
+    logit_error,
+    own_answers,
+    probe_layers,
+    run_probe,
+)
 from executor.profile import Profile
+from executor.quantized import Int8Linear, check_can_quantize
 from executor.roofline import ModelCost
 from executor.settings import EngineSettings, Scheduling, Speculation
 from executor.sizing import STEP_SECONDS, plan_limits
@@ -43,6 +53,8 @@ class ReadyEngine:
     tokenizer: HfTokenizer
     device: DevicePlan
     attention_backend: str
+    quantization_error: float | None
+    """How far 8-bit weights move the logits, as a share of their spread; None for full ones."""
     cost: ModelCost
     profile: Profile | None
 
@@ -83,21 +95,15 @@ def build_engine(
         backend = CpuAttention(cascade=fast.cascade)
     layers = probe_layers(loaded.module, loaded.config)
     own = own_answers(loaded.module, loaded.config.vocab_size)
+    error: float | None = None
     is_cpu = loaded.device.device.type == "cpu"
-    if is_cpu:
-
-        def run() -> None:
-            run_probe(loaded.module, LayerProbe())
-
-        if fast.fused_modules and fast.prepacked_linears:
-            fuse_modules(loaded.module, run)
-        optimize_linears(
-            loaded.module,
-            run,
-            prepack=fast.prepacked_linears,
-            merge=fast.merged_linears,
-        )
-    check_packing(loaded.module, layers, backend, own)
+    if settings.quantization is not None:
+        check_packing(loaded.module, layers, backend, own)
+        error = _quantize(loaded, layers, backend, own, fast)
+    else:
+        if is_cpu:
+            _optimize(loaded, fast)
+        check_packing(loaded.module, layers, backend, own)
     limits = plan_limits(loaded, layers, settings)
     cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
     cache.take_ahead(limits.max_num_seqs * -(-_LIKELY_TOKENS // limits.block_size))
@@ -111,9 +117,49 @@ def build_engine(
         tokenizer=loaded.tokenizer,
         device=loaded.device,
         attention_backend=name,
-        cost=model_cost(loaded.module, layers, loaded.device.dtype),
+        quantization_error=error,
+        cost=_cost(loaded, layers, settings),
         profile=_watched(engine, loaded) if profiled else None,
     )
+
+
+def _cost(
+    loaded: LoadedModel, layers: dict[int, LayerShape], settings: EngineSettings
+) -> ModelCost:
+    cost = model_cost(loaded.module, layers, loaded.device.dtype)
+    if settings.quantization is None:
+        return cost
+    return replace(cost, weight_bytes=cost.weight_bytes // loaded.device.dtype.itemsize)
+
+
+def _optimize(loaded: LoadedModel, fast: FastPaths, product: Product = packed_linear) -> None:
+    def run() -> None:
+        run_probe(loaded.module, LayerProbe())
+
+    if fast.fused_modules and fast.prepacked_linears and product is packed_linear:
+        fuse_modules(loaded.module, run)
+    optimize_linears(
+        loaded.module,
+        run,
+        prepack=fast.prepacked_linears,
+        merge=fast.merged_linears,
+        product=product,
+    )
+
+
+def _quantize(
+    loaded: LoadedModel,
+    layers: dict[int, LayerShape],
+    backend: AttentionBackend,
+    own: OwnAnswers,
+    fast: FastPaths,
+) -> float:
+    """Make the weights 8 bits wide; how far that moves the logits, as a share of their spread."""
+    if loaded.device.device.type != "cpu":
+        raise EngineError("quantization int8 is for CPU; on CUDA load a checkpoint that has it.")
+    check_can_quantize(loaded.device.dtype)
+    _optimize(loaded, replace(fast, prepacked_linears=True), Int8Linear)
+    return logit_error(loaded.module, layers, backend, own)
 
 
 def _scheduling(settings: EngineSettings, *, is_cpu: bool) -> Scheduling:

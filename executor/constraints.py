@@ -74,7 +74,7 @@ def advance(sequence: Sequence, sampled: int) -> Iterator[int]:
     none behind the answer's last. With log-probabilities every token is computed by itself.
 
     Raises:
-        GrammarError: the library does not go on.
+        GrammarError: the library does not go on, or the token is none that it allows.
     """
     matcher = sequence.matcher
     if matcher is None:
@@ -87,8 +87,11 @@ def advance(sequence: Sequence, sampled: int) -> Iterator[int]:
 
 
 def _accepted(matcher: Matcher, token: int) -> int:
+    if matcher.error is not None:
+        raise GrammarError(matcher.error)
     if not matcher.accept(token):
-        raise GrammarError(matcher.error or f"it does not allow token {token}")
+        # Nothing else is sampled unless the mask and other parameters leave nothing at all.
+        raise GrammarError("other parameters of the request leave nothing that it allows")
     return token
 
 

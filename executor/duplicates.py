@@ -11,7 +11,7 @@ from executor.request import FinishReason, Request
 from executor.sequence import Answer, Group
 
 REMEMBERED_TOKENS = 1 << 18
-"""Of finished answers, whose requests may come again."""
+"""Of finished answers, whose requests may come again; log-probabilities count as tokens."""
 
 
 class Duplicates:

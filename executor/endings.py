@@ -12,9 +12,11 @@ def ending(sequence: Sequence, token: int, tokenizer: Detokenizer) -> Choice | N
     params = sequence.request.sampling
     generated = sequence.num_generated
     is_whole = sequence.matcher is not None and sequence.matcher.is_stopped
-    ends = token in tokenizer.eos_token_ids and (is_whole or not params.ignore_eos)
-    if ends or token in params.stop_token_ids:
+    if token in tokenizer.eos_token_ids and (is_whole or not params.ignore_eos):
         return finish(sequence, FinishReason.STOP, tokenizer, keep=generated - 1)
+    if token in params.stop_token_ids:
+        keep = generated if params.include_stop_str_in_output else generated - 1
+        return finish(sequence, FinishReason.STOP, tokenizer, keep=keep)
     if sequence.watcher is not None:
         watching = generated >= params.min_tokens
         cut = sequence.watcher.step(token, watching=watching)

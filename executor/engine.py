@@ -14,13 +14,14 @@ from executor.duplicates import Duplicates, digest
 from executor.endings import ending, finish
 from executor.grammar import CompiledGrammar, GrammarError, GrammarLibrary
 from executor.history import history_of
-from executor.memory_ladder import give_memory_back, is_out_of_memory
 from executor.metrics import EngineMetrics
 from executor.next_tokens import Next, next_tokens
+from executor.out_of_memory import give_memory_back, is_out_of_memory
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.prompt_scores import score_prompts
 from executor.recorder import StepWatcher
-from executor.request import Choice, Completion, FinishReason, Request
+from executor.refusal import refusal
+from executor.request import Choice, Completion, FinishReason, Request, SamplingParams
 from executor.scheduler import Scheduler
 from executor.sequence import Group, Sequence
 from executor.settings import Limits, Scheduling
@@ -141,7 +142,7 @@ class Engine:
                 waiting.is_last = True
                 waiting.reorder()
                 return
-            if reason := self._refusal(request):
+            if reason := refusal(request, self.limits, self._constraints.knows_grammars):
                 yield Completion(
                     request_id=request.id,
                     prompt_tokens=len(request.prompt_token_ids),
@@ -160,19 +161,6 @@ class Engine:
         return not waiting or (
             len(waiting) < most and waiting.num_tokens < share * scheduling.max_waiting_tokens
         )
-
-    def _refusal(self, request: Request) -> str | None:
-        prompt, asked = len(request.prompt_token_ids), request.sampling.max_tokens
-        if prompt == 0:
-            return "the prompt is empty"
-        if request.sampling.grammar is not None and not self._constraints.knows_grammars:
-            return "this engine knows no grammars"
-        if prompt + asked > self.limits.max_model_len:
-            return (
-                f"{prompt} prompt tokens and max_tokens={asked} exceed "
-                f"max_model_len={self.limits.max_model_len}"
-            )
-        return None
 
     def _add(self, request: Request) -> Completion | None:
         """Queue the request, or join it to an equal one; its completion if that has ended."""
@@ -234,32 +222,26 @@ class Engine:
         grammar_part: str | None = None,
     ) -> list[Completion]:
         """End all that the group is to answer, with an error."""
-        request_ids = list(group.request_ids)
-        prompt_tokens = len(group.request.prompt_token_ids)
-        self.abort(request_ids)
-        return [
-            Completion(
-                request_id=request_id,
-                prompt_tokens=prompt_tokens,
-                error=error,
-                error_code=error_code,
-                grammar_part=grammar_part,
-            )
-            for request_id in request_ids
-        ]
+        completions = group.failures(error, error_code=error_code, grammar_part=grammar_part)
+        self.abort(list(group.request_ids))
+        return completions
 
     def _sequence(self, group: Group, index: int, grammar: CompiledGrammar | None) -> Sequence:
-        stops = group.request.sampling.stop
+        sampling = group.request.sampling
         sequence = Sequence(
             group=group,
             index=index,
             tokens=list(group.request.prompt_token_ids),
-            watcher=StopWatcher(self._tokenizer.stream(), stops) if stops else None,
+            watcher=self._watcher(sampling) if sampling.stop else None,
             history=history_of(group.request),
             matcher=None if grammar is None else grammar.matcher(),
         )
         group.sequences.append(sequence)
         return sequence
+
+    def _watcher(self, sampling: SamplingParams) -> StopWatcher:
+        keeps = sampling.include_stop_str_in_output
+        return StopWatcher(self._tokenizer.stream(), sampling.stop, keeps=keeps)
 
     def _expire(self) -> list[Completion]:
         """End what has run for longer than it may."""
@@ -310,16 +292,15 @@ class Engine:
         """Go down the ladder; the completions of the request that cannot run even alone."""
         metrics = self.metrics
         metrics.num_out_of_memory_total += 1
-        metrics.computed_tokens_total -= sum(span.positions for span in spans)
-        metrics.spec_decode_num_draft_tokens_total -= sum(len(span.draft) for span in spans)
+        metrics.num_recomputed_tokens_total += sum(span.count for span in spans)
         culprit = self._scheduler.ladder.fail(spans)
         if culprit is None:
             return []
         context = len(culprit.tokens)
         return self._fail(
             culprit.group,
-            "The request does not fit the worker's memory, not even alone: it failed with"
-            f" {context:,} tokens of prompt and answer. Shorten it, or give the worker more"
+            "The request does not fit the worker's memory, not even alone, with"
+            f" {context:,} tokens of prompt and answer: shorten it, or give the worker more"
             " memory.",
             error_code=OUT_OF_MEMORY,
         )

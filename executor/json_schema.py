@@ -18,12 +18,15 @@ _ONE = (
     *("not", "if", "then", "else", "unevaluatedItems", "unevaluatedProperties"),
 )
 _MANY = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_MIXING = frozenset({"allOf", "oneOf", "unevaluatedProperties", "dependentSchemas"})
+_OF_OBJECTS = frozenset({"properties", "patternProperties", "required", "minProperties"})
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 
 
 def read_schema(text: str, *, lenient: bool = False) -> Any:
     """The schema of a JSON text, without what says nothing of the answer: unknown formats, which
-    the specification calls annotations, and the library's own options.
+    the specification calls annotations, and the library's own options. Objects that do not speak
+    of further properties get none, as models given the freedom tend to go on and on.
 
     Raises:
         GrammarError: it is no schema, or a rule of it cannot be kept.
@@ -35,7 +38,8 @@ def read_schema(text: str, *, lenient: bool = False) -> Any:
     if not isinstance(schema, dict | bool):
         raise GrammarError("a schema is an object or a boolean")
     try:
-        return _changed(schema, lambda one: _plain(one, lenient=lenient))
+        plain = _changed(schema, lambda one: _plain(one, lenient=lenient))
+        return plain if _mixes(plain) else _changed(plain, _closed)
     except RecursionError as error:
         raise GrammarError("it is nested too deeply") from error
 
@@ -58,6 +62,30 @@ def _check_distinct(schema: dict[str, Any]) -> None:
         raise GrammarError(
             f"'minProperties' of {least} cannot be kept where names of properties are free"
         )
+
+
+def _mixes(schema: Any) -> bool:
+    """Whether what is said of an object may stand in several places: one that is closed in one of
+    them might be impossible in another, or be no longer told from the other cases of a `oneOf`."""
+    found = []
+
+    def look(one: dict[str, Any]) -> dict[str, Any]:
+        is_joined = ("anyOf" in one or "$ref" in one) and one.keys() & _OF_OBJECTS
+        found.append(bool(is_joined or one.keys() & _MIXING))
+        return dict(one)
+
+    _changed(schema, look)
+    return any(found)
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    names, required = schema.get("properties"), schema.get("required", [])
+    if not names or not isinstance(names, dict) or not isinstance(required, list):
+        return schema
+    says = {"additionalProperties", "patternProperties", "minProperties"} & schema.keys()
+    if says or not set(map(str, required)) <= names.keys():
+        return schema
+    return schema | {"additionalProperties": False}
 
 
 def _changed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

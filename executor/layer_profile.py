@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from executor.linear import LinearPart
 from executor.profile import Part, Profile
 
 _KEYWORD = "executor_profile"
@@ -28,7 +29,7 @@ def watch_layers(module: nn.Module, profile: Profile) -> None:
 
 
 def is_linear(layer: nn.Module) -> bool:
-    """Whether it multiplies by a weight matrix and does nothing else: also GPT-2's `Conv1D`, and
-    whatever takes a linear layer's place and says so in its name."""
+    """Whether it multiplies by a weight matrix and does nothing else: also GPT-2's `Conv1D`, a
+    part of a merged product, and whatever takes a linear layer's place and says so in its name."""
     name = type(layer).__name__
-    return isinstance(layer, nn.Linear) or name.endswith("Linear") or name == "Conv1D"
+    return isinstance(layer, nn.Linear | LinearPart) or name.endswith("Linear") or name == "Conv1D"

@@ -242,6 +242,7 @@ def _reason(message: str) -> str:
     """The library's message on one line, without the source that it shows."""
     first, _, cause = message.rpartition("\nerror: ")
     if first:
-        return f"{first.splitlines()[0].split(': regex parse error')[0]}: {cause.splitlines()[0]}"
+        where = first.splitlines()[0].partition("regex parse error")[0].rstrip(": ")
+        return f"{where or 'invalid regex'}: {cause.splitlines()[0]}"
     lines = [line for line in message.splitlines() if not _SOURCE_LINE.match(line)]
     return " ".join(" ".join(lines).split()).rstrip(".")

@@ -33,7 +33,8 @@ class Masks:
             return logits
         banned = torch.from_numpy(self._banned.result()).to(logits.device)
         masked = logits.clone() if keep else logits
-        known = banned.shape[1]
+        known = min(banned.shape[1], masked.shape[1])
+        banned = banned[:, :known]
         if len(self.rows) == len(masked):
             masked[:, :known].masked_fill_(banned, -torch.inf)
             masked[:, known:] = -torch.inf

@@ -15,29 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Sequence as Many
 
-import torch
-
 from executor.sequence import Sequence
 from executor.span import Span
 
 PATIENCE, MOST_PATIENCE = 16, 4096
 """Good steps before a larger one is tried: at first, and after many failures."""
-
-_CPU_ALLOCATOR = ("can't allocate memory", "not enough memory", "could not allocate", "bad_alloc")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed, in Python, in torch or on a device."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    said = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in said for words in _CPU_ALLOCATOR)
-
-
-def give_memory_back() -> None:
-    """What a device's allocator keeps for later."""
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 class MemoryLadder:

@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 from executor.linear import LinearPart, SharedProduct, can_prepack, packed_linear
 
+Product = Callable[[Tensor, Tensor | None], nn.Module]
+"""A weight [N, K] and a bias [N] to a module that multiplies by them."""
+
 
 @dataclass(slots=True, eq=False)
 class _Site:
@@ -47,7 +50,12 @@ class _StandIn(nn.Module):
 
 @torch.inference_mode()
 def optimize_linears(
-    module: nn.Module, run: Callable[[], object], *, prepack: bool = True, merge: bool = True
+    module: nn.Module,
+    run: Callable[[], object],
+    *,
+    prepack: bool = True,
+    merge: bool = True,
+    product: Product = packed_linear,
 ) -> None:
     """Replace what can be replaced in `module`.
 
@@ -57,6 +65,7 @@ def optimize_linears(
 
     Args:
         run: one short forward pass of `module`.
+        product: makes what takes the place of a layer if `prepack`.
     """
     if prepack and not all(map(can_prepack, {site.linear.weight.dtype for site in _sites(module)})):
         prepack = False
@@ -64,7 +73,7 @@ def optimize_linears(
         return
     groups = _groups(_callable_sites(module, run), merge=merge)
     while groups:
-        _replace(groups.pop(), prepack=prepack)
+        _replace(groups.pop(), product if prepack else None)
 
 
 def _sites(module: nn.Module) -> list[_Site]:
@@ -124,17 +133,17 @@ def _bias(site: _Site) -> Tensor | None:
     return site.linear.bias
 
 
-def _replace(group: list[_Site], *, prepack: bool) -> None:
+def _replace(group: list[_Site], product: Product | None) -> None:
     weights = [site.linear.weight.detach() for site in group]
     biases = [bias.detach() for site in group if (bias := _bias(site)) is not None]
     if len(group) == 1:
-        if prepack:
-            group[0].replace(packed_linear(weights[0], biases[0] if biases else None))
+        if product is not None:
+            group[0].replace(product(weights[0], biases[0] if biases else None))
         return
     weight = torch.cat(weights)
     bias = torch.cat(biases) if biases else None
-    product = packed_linear(weight, bias) if prepack else _linear(weight, bias)
-    shared = SharedProduct(product, [len(part) for part in weights])
+    whole = _linear(weight, bias) if product is None else product(weight, bias)
+    shared = SharedProduct(whole, [len(part) for part in weights])
     for index, site in enumerate(group):
         site.replace(LinearPart(shared, index))
 

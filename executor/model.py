@@ -35,6 +35,9 @@ class LayerShape:
         return self.kv_heads * (self.key_size + self.value_size)
 
 
+_READY_BYTES = 2 << 30
+
+
 class PagedCache:
     """Keys and values of all layers, by block; which block is whose the pool knows."""
 

@@ -104,15 +104,22 @@ def check_packing(
     Raises:
         UnsupportedModelError: they differ, with the difference.
     """
-    ours = _packed_logits(module, layers, backend, own.prompts)
-    spread = own.logits.std().clamp_min(1e-6)
-    difference = ((ours - own.logits).abs().max() / spread).item()
+    difference = logit_error(module, layers, backend, own)
     tolerance = _TOLERANCE[module.dtype]
     if not difference <= tolerance:
         raise UnsupportedModelError(
             f"{type(module).__name__} cannot be packed: its logits in a packed batch differ from "
             f"its own by {difference:.2g} of their spread (allowed: {tolerance:g})."
         )
+
+
+def logit_error(
+    module: Any, layers: dict[int, LayerShape], backend: AttentionBackend, own: OwnAnswers
+) -> float:
+    """The largest difference of packed logits from the model's own, as a share of their spread."""
+    ours = _packed_logits(module, layers, backend, own.prompts)
+    spread = own.logits.std().clamp_min(1e-6)
+    return float((ours - own.logits).abs().max() / spread)
 
 
 def _packed_logits(

@@ -13,8 +13,9 @@ from executor.sampling import token_logprobs
 from executor.sequence import Group
 from executor.span import Span
 
-SLICE_NUMBERS = 1 << 23
-"""Logits held at once: 32 MiB of float32, however long a prompt and large a vocabulary are."""
+SLICE_NUMBERS = 1 << 22
+"""Logits held at once: 16 MiB of float32, however long a prompt and large a vocabulary are. Much
+more is slower, as it is memory anew each time, and so is much less, as products get thin."""
 
 
 class RowLogits(Protocol):

@@ -57,9 +57,9 @@ class SamplingParams:
     from the raw logits; `prompt_logprobs` does the same for the prompt's tokens. `max_tokens`
     counts generated tokens, and may be 0 for the prompt's log-probabilities alone; no stop
     applies before `min_tokens` of them. `ignore_eos` lets end-of-sequence tokens pass as
-    ordinary ones; those of `stop_token_ids` end an answer as well, and are left out of it.
-    With a `grammar` only what it allows is sampled, and the answer ends where it must: that is
-    before `min_tokens`, if need be.
+    ordinary ones; those of `stop_token_ids` end an answer as well. Neither they nor a stop string
+    are part of it, unless `include_stop_str_in_output`. With a `grammar` only what it allows is
+    sampled, and the answer ends where it must: that is before `min_tokens`, if need be.
 
     `presence_penalty` and `frequency_penalty` are taken from the logits of generated tokens, once
     and for each time; `repetition_penalty` divides those of all tokens so far, the prompt's too
@@ -81,6 +81,7 @@ class SamplingParams:
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
     ignore_eos: bool = False
     n: int = 1
     logprobs: int | None = None

@@ -69,7 +69,8 @@ class _Processed:
 
 
 def filtered_probabilities(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
-    """Probabilities [R, V] after temperature, min_p, top_k and top_p; each row sums to 1.
+    """Probabilities [R, V] after temperature, min_p, top_k and top_p; each row sums to 1. Where
+    nothing is possible, everything is: whoever has left nothing finds out by the token.
 
     Args:
         logits: [R, V] float32.
@@ -77,8 +78,10 @@ def filtered_probabilities(logits: Tensor, params: Sequence[SamplingParams]) -> 
     """
     temperature = _column([p.temperature for p in params], logits)
     # Subtracting the maximum first keeps a tiny temperature from overflowing.
-    scaled = (logits - logits.amax(dim=-1, keepdim=True)) / temperature
-    probabilities = scaled.softmax(dim=-1)
+    highest = logits.amax(dim=-1, keepdim=True)
+    probabilities = ((logits - highest) / temperature).softmax(dim=-1)
+    if bool((impossible := highest.isneginf()).any()):
+        probabilities = probabilities.where(~impossible, 1 / logits.shape[-1])
     if any(p.min_p > 0 for p in params):
         floor = _column([p.min_p for p in params], logits)
         likeliest = probabilities.amax(dim=-1, keepdim=True)
@@ -170,10 +173,11 @@ def token_logprobs(logits: Tensor, tokens: Sequence[int], top: Sequence[int]) ->
         logits: [R, V] as the model gave them, before temperature and filters; not changed.
     """
     shifted = logits.float() - logits.float().amax(dim=-1, keepdim=True)
-    # Summed in double, and only what is asked for is made a log-probability.
-    total = shifted.exp().sum(dim=-1, keepdim=True, dtype=torch.float64).log()
+    # Only what is asked for is made a log-probability.
+    total = shifted.exp().sum(dim=-1, keepdim=True).double().log()
     chosen = shifted.gather(-1, torch.tensor(list(tokens), device=logits.device)[:, None])
-    ranks = (shifted > chosen).sum(dim=-1) + 1
+    # Sums of floats are a good deal faster than those of truth values, and exact up to 2**24.
+    ranks = (shifted > chosen).float().sum(dim=-1).int() + 1
     values, ids = shifted.topk(max(top), dim=-1)
     return [
         TokenLogprob(

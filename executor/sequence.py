@@ -78,9 +78,15 @@ class Answer:
 
     @property
     def size(self) -> int:
-        """Tokens of which something is remembered."""
-        generated = sum(len(choice.token_ids) + 1 for choice in self.choices)
-        return generated + len(self.prompt_logprobs or ())
+        """Tokens that are remembered; those that a log-probability is of count as well."""
+        generated = sum(
+            1 + len(choice.token_ids) + _size(choice.logprobs) for choice in self.choices
+        )
+        return generated + _size(self.prompt_logprobs)
+
+
+def _size(logprobs: tuple[TokenLogprob, ...] | None) -> int:
+    return sum(1 + len(entry.top) for entry in logprobs or ())
 
 
 @dataclass(slots=True, eq=False)
@@ -130,6 +136,22 @@ class Group:
             [only] = self.choices
             choices = [replace(only, index=i) for i in range(self.request.sampling.n)]
         return Answer(tuple(choices), tuple(self.prompt_logprobs) if self.scores_prompt else None)
+
+    def failures(
+        self, reason: str, *, error_code: str | None, grammar_part: str | None
+    ) -> list[Completion]:
+        """One for each request, none of which has an answer."""
+        prompt = len(self.request.prompt_token_ids)
+        return [
+            Completion(
+                request_id=request_id,
+                prompt_tokens=prompt,
+                error=reason,
+                error_code=error_code,
+                grammar_part=grammar_part,
+            )
+            for request_id in self.request_ids
+        ]
 
     def completions(self) -> list[Completion]:
         """One for each request; all but the first were spared their whole prompt."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+Quantization = Literal["int8"]
 SchedulingPolicy = Literal["auto", "fcfs", "priority", "shortest_first", "longest_first", "prefix"]
 Batching = Literal["continuous", "static"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """Names and meanings are vLLM's; None lets the machine or the model decide.
+    """Names and meanings are vLLM's; None lets the machine or the model decide, and has no
+    `quantization`.
 
     `device` is "cpu", "cuda" or "cuda:N"; `dtype` "float32", "bfloat16" or "float16".
     `kv_cache_memory` is in bytes, `block_size` in tokens, the `max_*` in what they name.
@@ -19,6 +21,7 @@ class EngineSettings:
 
     device: str | None = None
     dtype: str | None = None
+    quantization: Quantization | None = None
     num_threads: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None

@@ -25,8 +25,9 @@ from executor.settings import Speculation
 from executor.span import Span
 from executor.step_time import StepCost, StepTimes
 
-NOT_WORTHWHILE = 0.85
-"""Where guesses would have to be right more often than this, none are made."""
+NOT_WORTHWHILE = 0.6
+"""Where guesses would have to be right more often than this, they are not even looked for: what
+text that repeats could win there is less than what looking costs for text that does not."""
 _CANDIDATES = 8
 """Places looked at for the longest match, the latest first."""
 _MEMORY = 0.9
@@ -36,25 +37,10 @@ _PRIOR_WEIGHT = 2.0
 """Guesses that what the run has seen counts for in a new sequence."""
 _PRIOR_RATE = 0.5
 
-_EACH_FOR_ITSELF = frozenset(
-    [
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "seed",
-        "max_tokens",
-        "min_tokens",
-        "stop",
-        "ignore_eos",
-        "n",
-        "logprobs",
-        "prompt_logprobs",
-        "logit_bias",
-        "allowed_token_ids",
-        "stop_token_ids",
-    ]
-)
+_SAMPLING = {"temperature", "top_p", "top_k", "min_p", "seed", "n", "logprobs"}
+_FIXED = {"prompt_logprobs", "logit_bias", "allowed_token_ids"}
+_ENDS = {"max_tokens", "min_tokens", "stop", "stop_token_ids", "ignore_eos"}
+_EACH_FOR_ITSELF = frozenset(_SAMPLING | _FIXED | _ENDS)
 _SAID_OF_REQUESTS = frozenset({"id", "prompt_token_ids", "sampling", "priority", "timeout_seconds"})
 
 
@@ -75,7 +61,9 @@ def _has_only(value: Any, known: frozenset[str]) -> bool:
 
 
 def _default(field: Any) -> object:
-    return field.default_factory() if field.default is MISSING else field.default
+    """MISSING, which is equal to nothing, where there is none."""
+    made = MISSING if field.default_factory is MISSING else field.default_factory()
+    return made if field.default is MISSING else field.default
 
 
 class Lookup:

@@ -35,25 +35,31 @@ class TextStream(Protocol):
 class StopWatcher:
     """Looks for stop strings in a growing text, also across token borders, in O(new text).
 
-    `lengths[i]` is how much text the first i tokens had completed.
+    Of the stop string that begins first the text is cut before it, or behind it where it `keeps`
+    those. `lengths[i]` is how much text the first i tokens had completed.
     """
 
-    def __init__(self, stream: TextStream, stops: Sequence[str]) -> None:
+    def __init__(self, stream: TextStream, stops: Sequence[str], *, keeps: bool = False) -> None:
         self._stream = stream
         self._stops = stops
+        self._keeps = keeps
         self._overlap = max(map(len, stops)) - 1
         self.text = ""
         self.lengths = [0]
 
     def step(self, token_id: int, *, watching: bool) -> int | None:
-        """Feed a token; where the earliest stop string begins, once there is one."""
+        """Feed a token; where the text is to be cut, once there is a stop string in it."""
         searched_from = max(0, len(self.text) - self._overlap)
         self.text += self._stream.step(token_id)
         self.lengths.append(len(self.text))
         if not watching:
             return None
-        found = [at for stop in self._stops if (at := self.text.find(stop, searched_from)) >= 0]
-        return min(found, default=None)
+        found = [
+            (at, at + len(stop) if self._keeps else at)
+            for stop in self._stops
+            if (at := self.text.find(stop, searched_from)) >= 0
+        ]
+        return min(found)[1] if found else None
 
     def tokens_before(self, cut: int) -> int:
         """How many leading tokens lie wholly before position `cut` of the text."""

@@ -12,6 +12,7 @@ import click
 
 from batchjobs.cli.command import Command
 from batchjobs.cli.exits import Exit
+from batchjobs.cli.quantize import overrides, quantize_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     help="What an hour of this machine costs: shows the cost per million tokens.",
 )
 @click.option("--profile", is_flag=True, help="Show where the time of our steps went.")
+@quantize_option
 @click.option("--no-picture", is_flag=True, help="Leave the picture out, and matplotlib with it.")
 @click.option(
     "-o",
@@ -62,6 +64,7 @@ def bench(
     requests: int | None,
     price_per_hour: float | None,
     profile: bool,
+    quantize: str | None,
     no_picture: bool,
     output: Path,
 ) -> Exit:
@@ -81,7 +84,7 @@ def bench(
     check_plan(plan)
     if not no_picture:
         check_can_draw()
-    with open_deployment() as deployment:
+    with open_deployment(**overrides(quantize)) as deployment:
         settings, chosen = deployment.settings, choose_model(deployment, model)
     with _progress() as show:
         report = run_bench(settings, chosen, plan, show)

@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from batchjobs.settings import Settings
 
 
-def open_client() -> Client:
-    """The server that BATCHJOBS_URL names, or without one the data here.
+def open_client(**overrides: object) -> Client:
+    """The server that BATCHJOBS_URL names, or without one the data here; with settings that the
+    command line says.
 
     Raises UsageError for a wrong setting or a data directory that cannot be used.
     """
     from batchjobs.settings import Settings
 
-    settings = Settings.load()
+    settings = Settings.load(**overrides)
     if settings.url:
         from batchjobs.client.remote import RemoteClient
 
@@ -28,7 +29,7 @@ def open_client() -> Client:
     return EmbeddedClient(Deployment.open(settings))
 
 
-def open_deployment() -> Deployment:
+def open_deployment(**overrides: object) -> Deployment:
     """The data here, for a command that has no other meaning; says so if a server is named.
 
     Raises UsageError for a wrong setting or a data directory that cannot be used.
@@ -36,7 +37,7 @@ def open_deployment() -> Deployment:
     from batchjobs.deployment import Deployment
     from batchjobs.settings import Settings
 
-    settings = Settings.load()
+    settings = Settings.load(**overrides)
     say_that_it_is_here(settings)
     return Deployment.open(settings)
 

@@ -55,6 +55,11 @@ def _kv_peak(figures: RunFigures) -> str:
     )
 
 
+def _guesses(figures: RunFigures) -> str:
+    guessed, right = figures.guessed_tokens, figures.right_guesses
+    return f"{guessed:,}, {right / guessed:.1%}" if guessed else UNKNOWN
+
+
 def _peak(figures: RunFigures) -> str:
     if figures.roofline is None:
         return UNKNOWN
@@ -90,6 +95,7 @@ _FIGURES: tuple[tuple[str, Callable[[RunFigures], str]], ...] = (
     ("steps", lambda f: f"{f.steps:,}"),
     ("preemptions", _of_answers(lambda f: f"{f.preemptions:,}")),
     ("tokens computed again", _of_answers(lambda f: f"{f.recomputed_tokens:,}")),
+    ("guessed tokens, right", _guesses),
     ("KV cache at most", _kv_peak),
     ("matrix products, best / median", _peak),
     ("memory, reading", _bandwidth),

@@ -10,7 +10,7 @@ import jinja2
 import jinja2.ext
 import orjson
 
-from batchjobs.endpoints.samplers import check_defaults
+from batchjobs.endpoints.samplers import check_model_sampling
 from batchjobs.errors import InvalidRequestError, UsageError
 
 MAX_TEMPLATE_BYTES = 1 << 20
@@ -47,7 +47,7 @@ def read_sampling_words(words: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"--default takes NAME=VALUE, as in temperature=0.2, not '{word}'.")
         given[name] = _value(value)
     try:
-        check_defaults(given)
+        check_model_sampling(given)
     except InvalidRequestError as wrong:
         raise UsageError(f"--default: {wrong.message}") from None
     return given

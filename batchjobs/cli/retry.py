@@ -7,6 +7,7 @@ import click
 from batchjobs.cli.command import Command
 from batchjobs.cli.delivery import Destinations
 from batchjobs.cli.exits import Exit
+from batchjobs.cli.quantize import check_quantizing, overrides, quantize_option
 
 
 @click.command(cls=Command, example="batchjobs retry batch_4c1f… -o retried.jsonl")
@@ -15,9 +16,16 @@ from batchjobs.cli.exits import Exit
 @click.option("--errors", metavar="ERR", help="Copy the lines that failed again here.")
 @click.option("--wait", is_flag=True, help="See it to its end, also on a server.")
 @click.option("--detach", is_flag=True, help="Only enqueue it; `resume` or `worker` runs it.")
+@quantize_option
 @click.option("--json", "as_json", is_flag=True, help="Print the API's batch object at the end.")
 def retry(
-    job: str, output: str | None, errors: str | None, wait: bool, detach: bool, as_json: bool
+    job: str,
+    output: str | None,
+    errors: str | None,
+    wait: bool,
+    detach: bool,
+    quantize: str | None,
+    as_json: bool,
 ) -> Exit:
     """Run the lines of an ended job that have no answer, as a new job.
 
@@ -30,6 +38,7 @@ def retry(
     destinations = Destinations(output=output, errors=errors)
     destinations.check(as_json=as_json)
     check_waiting(wait=wait, detach=detach)
-    with open_client() as client:
+    with open_client(**overrides(quantize)) as client:
+        check_quantizing(client, quantize=quantize, detach=detach)
         batch = client.retry(job)
         return begin(client, batch, destinations, wait=wait, detach=detach, as_json=as_json)

@@ -7,6 +7,7 @@ import click
 from batchjobs.cli.command import Command
 from batchjobs.cli.delivery import Destinations
 from batchjobs.cli.exits import Exit
+from batchjobs.cli.quantize import check_quantizing, overrides, quantize_option
 
 
 @click.command(
@@ -41,6 +42,7 @@ from batchjobs.cli.exits import Exit
 @click.option("--wait", is_flag=True, help="See it to its end, also on a server.")
 @click.option("--detach", is_flag=True, help="Only enqueue it; `resume` or `worker` runs it.")
 @click.option("--profile", is_flag=True, help="Show at the end where the engine's time went.")
+@quantize_option
 @click.option("--json", "as_json", is_flag=True, help="Print the API's batch object at the end.")
 def submit(
     file: str,
@@ -54,6 +56,7 @@ def submit(
     wait: bool,
     detach: bool,
     profile: bool,
+    quantize: str | None,
     as_json: bool,
 ) -> Exit:
     """Run a JSONL file of requests, and write the results.
@@ -74,9 +77,10 @@ def submit(
     destinations.check(source=file, as_json=as_json)
     check_waiting(wait=wait, detach=detach)
     pairs = _pairs(metadata)
-    with open_client() as client:
+    with open_client(**overrides(quantize)) as client:
         here = client.deployment
         check_profiling(client, profile=profile, detach=detach)
+        check_quantizing(client, quantize=quantize, detach=detach)
         settings = Settings.load() if here is None else here.settings
         max_bytes = None if here is None else settings.max_input_bytes
         with open_source(file, max_bytes=max_bytes) as stream:

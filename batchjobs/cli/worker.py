@@ -11,6 +11,7 @@ import click
 
 from batchjobs.cli.command import Command
 from batchjobs.cli.exits import Exit
+from batchjobs.cli.quantize import overrides, quantize_option
 
 if TYPE_CHECKING:
     from batchjobs.deployment import Deployment
@@ -33,7 +34,14 @@ _KEPT = "Interrupted, and what is done is kept. Go on with: batchjobs worker --o
     help="Serve figures for Prometheus here; 0 takes a free port.",
 )
 @click.option("--profile", is_flag=True, help="Show where the engine's time went, run by run.")
-def worker(once: bool, models: tuple[str, ...], metrics_port: int | None, profile: bool) -> Exit:
+@quantize_option
+def worker(
+    once: bool,
+    models: tuple[str, ...],
+    metrics_port: int | None,
+    profile: bool,
+    quantize: str | None,
+) -> Exit:
     """Run the jobs that are waiting, the most urgent first.
 
     Then waits for more, the model loaded. Ctrl-C or SIGTERM ends it: shards are given back.
@@ -44,7 +52,7 @@ def worker(once: bool, models: tuple[str, ...], metrics_port: int | None, profil
     from batchjobs.worker.engines import CheckpointEngines, KeptEngines
 
     log_to_stderr("WARNING" if once else "INFO")
-    with open_deployment() as deployment:
+    with open_deployment(**overrides(quantize)) as deployment:
         with deployment.database.read() as session:
             wanted = {catalogue.resolve(session, name).name for name in models} or None
         kept = KeptEngines(CheckpointEngines(deployment.settings, profiled=profile))

@@ -44,7 +44,7 @@ def usage(completions: Sequence[Completion], *, reasoning_tokens: int = 0) -> di
     """Tokens over all prompts and choices; a prompt counts once, however many choices it has.
 
     No prompt token is reported as cached: which lines found their prompt computed depends on
-    what ran beside them, and a line's answer does not. The job's usage has the sum.
+    what ran beside them, and a line's answer does not. `cached_tokens` of the batch are the sum.
     """
     prompt = sum(completion.prompt_tokens for completion in completions)
     generated = sum(completion.completion_tokens for completion in completions)

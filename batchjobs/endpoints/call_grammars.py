@@ -154,7 +154,7 @@ def _objects(tools: ToolUse, key: str) -> str:
     Its pieces are those of JSON: a longer one would hide that an answer may be another object.
     """
     named = [
-        f"{_quoted(json.dumps(function.name))} pair @{part_of(number)}"
+        f"{_quoted(_quoted(function.name))} pair @{part_of(number)}"
         for number, function in enumerate(tools.functions)
     ]
     pair = f'pair: ", " {_quoted(json.dumps(key))} ": "'

@@ -47,7 +47,6 @@ COMMON: dict[str, Parameter] = {
     "moderation": refused(),
     "length_penalty": refused(1),
     "bad_words": refused([]),
-    "include_stop_str_in_output": refused(False),
     "skip_special_tokens": refused(True),
     "spaces_between_special_tokens": refused(True),
     "truncate_prompt_tokens": refused(),

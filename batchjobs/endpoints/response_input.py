@@ -35,11 +35,12 @@ _PARTS = PartKinds(
 )
 _REASONING_PARTS = PartKinds(texts={"reasoning_text": "text", "summary_text": "text"}, others=())
 _COMMON = frozenset({"type", "id", "status"})
+_OF_CALLS = _COMMON | {"call_id", "name", "namespace", "caller"}
 _KEYS = {
     "message": _COMMON | {"role", "content", "phase"},
     "reasoning": _COMMON | {"content", "summary", "encrypted_content"},
-    "function_call": _COMMON | {"call_id", "name", "arguments"},
-    "function_call_output": _COMMON | {"call_id", "output"},
+    "function_call": _OF_CALLS | {"arguments", "async"},
+    "function_call_output": _OF_CALLS | {"output"},
 }
 
 
@@ -109,6 +110,7 @@ class _InputReader:
                 return
 
     def _take_call(self, where: str, item: Message) -> None:
+        _check_call(where, item)
         call_id = require_string(item, "call_id", where)
         name = require_string(item, "name", where)
         call = tool_call(call_id, name, require_string(item, "arguments", where))
@@ -118,12 +120,16 @@ class _InputReader:
         self.messages[-1].setdefault("tool_calls", []).append(call)
 
     def _take_output(self, where: str, item: Message) -> None:
+        _check_call(where, item)
         call_id = require_string(item, "call_id", where)
         if call_id not in self._called:
             why = f"no function call before it has the id '{call_id}'."
             raise invalid_value(f"{where}.call_id", why)
         output = self._content(f"{where}.output", item.get("output"), _PARTS)
-        self.messages.append({"role": "tool", "content": output, "tool_call_id": call_id})
+        message: Message = {"role": "tool", "content": output, "tool_call_id": call_id}
+        if (name := read_string(item, "name", where)) is not None:
+            message["name"] = name
+        self.messages.append(message)
 
     def _answer(self, content: str) -> Message:
         message: Message = {"role": "assistant", "content": content}
@@ -134,3 +140,16 @@ class _InputReader:
 
     def _content(self, name: str, content: object, kinds: PartKinds) -> str:
         return read_content(name, content, kinds, ignore_unknown=self._ignore_unknown)
+
+
+def _check_call(where: str, item: Message) -> None:
+    """Only the model itself calls here, functions have no namespaces, and nobody's answer is
+    waited for."""
+    caller = item.get("caller")
+    if caller is not None and not isinstance(caller, dict):
+        raise wrong_type(f"{where}.caller", "an object", caller)
+    if caller and caller.get("type") not in (None, "direct"):
+        raise unsupported(f"{where}.caller", str(caller["type"]))
+    for name in ("namespace", "async"):
+        if item.get(name):
+            raise unsupported(f"{where}.{name}")

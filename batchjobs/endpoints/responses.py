@@ -280,7 +280,7 @@ def _usage(completion: Completion, turn: Turn) -> dict[str, Any]:
     return {
         "input_tokens": counted["prompt_tokens"],
         "input_tokens_details": {
-            "cached_tokens": completion.cached_tokens,
+            "cached_tokens": counted["prompt_tokens_details"]["cached_tokens"],
             "cache_write_tokens": 0,
         },
         "output_tokens": counted["completion_tokens"],

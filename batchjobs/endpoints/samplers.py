@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import TypedDict
 
 from batchjobs.endpoints.base import Body, LineContext, ModelContext
 from batchjobs.endpoints.fields import (
@@ -11,6 +12,7 @@ from batchjobs.endpoints.fields import (
     check_length,
     empty_array,
     invalid_value,
+    not_among,
     read_boolean,
     read_decimal,
     read_integer,
@@ -43,13 +45,18 @@ SAMPLING: dict[str, Parameter] = {
     "min_tokens": honoured("no stop before so many tokens"),
     "ignore_eos": honoured("end-of-sequence tokens are tokens like others"),
     "stop_token_ids": honoured("token ids that end an answer, and are left out of it"),
+    "include_stop_str_in_output": honoured("leaves what ended an answer in it"),
 }
 
-MODEL_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-"""What a model may have a default of its own for, in its generation config."""
+_MODEL_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
-CATALOGUE_DEFAULTS = (*MODEL_DEFAULTS, "presence_penalty", "frequency_penalty")
-"""What the catalogue may say for a model's lines, in the place of that."""
+
+def check_model_sampling(values: Mapping[str, object]) -> None:
+    """Raise InvalidRequestError for the first value that a model cannot have as a default."""
+    for name in values:
+        if name not in _MODEL_DEFAULTS:
+            raise not_among("name", name, _MODEL_DEFAULTS)
+    _read_filters(dict(values))
 
 
 def read_sampling(
@@ -69,7 +76,9 @@ def read_sampling(
     body = {**model.sampling, **body}
     seed = read_integer(body, "seed", -(1 << 63), (1 << 63) - 1)
     return SamplingParams(
-        **_read_weights(body),
+        **_read_filters(body),
+        presence_penalty=read_decimal(body, "presence_penalty", -2, 2) or 0.0,
+        frequency_penalty=read_decimal(body, "frequency_penalty", -2, 2) or 0.0,
         logit_bias=_read_logit_bias(body, model.tokenizer.vocab_size),
         allowed_token_ids=_read_token_ids(body, "allowed_token_ids", model.tokenizer.vocab_size),
         seed=(line.seed if seed is None else seed) & _UINT64,
@@ -77,6 +86,7 @@ def read_sampling(
         min_tokens=_read_min_tokens(body, max_tokens),
         stop=_read_stop(body),
         stop_token_ids=_read_token_ids(body, "stop_token_ids", model.tokenizer.vocab_size) or (),
+        include_stop_str_in_output=read_boolean(body, "include_stop_str_in_output"),
         ignore_eos=read_boolean(body, "ignore_eos"),
         n=read_integer(body, "n", 1, MAX_CHOICES) or 1,
         logprobs=logprobs,
@@ -85,32 +95,24 @@ def read_sampling(
     )
 
 
-def check_defaults(defaults: Body) -> None:
-    """Whether these can stand for what lines leave out.
-
-    Raises:
-        InvalidRequestError: a parameter that has no default but its own, or a value that no line
-            could have.
-    """
-    for name in defaults:
-        if name not in CATALOGUE_DEFAULTS:
-            known = ", ".join(CATALOGUE_DEFAULTS)
-            raise invalid_value(name, f"those that can have a default: {known}.")
-    _read_weights(defaults)
+class _Filters(TypedDict):
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
 
 
-def _read_weights(body: Body) -> dict[str, Any]:
-    """What makes tokens more or less likely, whatever the vocabulary."""
+def _read_filters(body: Body) -> _Filters:
+    """What a model may have defaults of its own for."""
     temperature = read_decimal(body, "temperature", 0, 2)
-    return {
-        "temperature": 1.0 if temperature is None else temperature,
-        "top_p": _read_top_p(body),
-        "top_k": max(read_integer(body, "top_k", -1, sys.maxsize) or 0, 0),
-        "min_p": read_decimal(body, "min_p", 0, 1) or 0.0,
-        "presence_penalty": read_decimal(body, "presence_penalty", -2, 2) or 0.0,
-        "frequency_penalty": read_decimal(body, "frequency_penalty", -2, 2) or 0.0,
-        "repetition_penalty": read_decimal(body, "repetition_penalty", 0.01, 100) or 1.0,
-    }
+    return _Filters(
+        temperature=1.0 if temperature is None else temperature,
+        top_p=_read_top_p(body),
+        top_k=max(read_integer(body, "top_k", -1, sys.maxsize) or 0, 0),
+        min_p=read_decimal(body, "min_p", 0, 1) or 0.0,
+        repetition_penalty=read_decimal(body, "repetition_penalty", 0.01, 100) or 1.0,
+    )
 
 
 def _read_logit_bias(body: Body, vocab_size: int) -> tuple[tuple[int, float], ...]:

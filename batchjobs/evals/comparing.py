@@ -41,7 +41,7 @@ class RunComparison:
             "after": self.after.id,
             "metric": self.metric,
             "verdict": dict(self.verdict),
-            "flips": [{**asdict(flip), "is_broken": flip.is_broken} for flip in self.flips],
+            "flips": [{**asdict(flip), "way": flip.way} for flip in self.flips],
             "answers": [
                 {
                     "item": flip.item,

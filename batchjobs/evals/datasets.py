@@ -88,17 +88,22 @@ def _download(url: str, target: IO[bytes]) -> None:
 
 
 def _fetch_object(url: str, target: IO[bytes], settings: Settings) -> None:
-    import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
+    from batchjobs.store.s3.bucket import connect  # boto3 takes a moment to load
+    from batchjobs.store.s3.failures import FAILURES
 
     parts = urlsplit(url)
     try:
-        client = boto3.client(
-            "s3", endpoint_url=settings.s3_endpoint_url, region_name=settings.s3_region
+        client = connect(
+            endpoint_url=settings.s3_endpoint_url,
+            region=settings.s3_region,
+            checksums=settings.s3_checksums,
         )
-        client.download_fileobj(parts.netloc, parts.path.lstrip("/"), target)
-    except (BotoCoreError, ClientError, ValueError) as failed:
-        raise InvalidFileError(f"The dataset {url} cannot be had: {failed}.") from failed
+        found = client.get_object(Bucket=parts.netloc, Key=parts.path.lstrip("/"))
+        for chunk in found["Body"].iter_chunks(CHUNK_BYTES):
+            target.write(chunk)
+    except (*FAILURES, ValueError) as failed:
+        reason = str(failed).rstrip(".")
+        raise InvalidFileError(f"The dataset {url} cannot be had: {reason}.") from failed
 
 
 def _read_jsonl(stream: BinaryIO, source: str) -> Rows:

@@ -10,7 +10,6 @@ import orjson
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
-from batchjobs.errors import ConflictError
 from batchjobs.evals import runs
 from batchjobs.evals.outcomes import Conditions, ItemOutcome, Missing, ScoredRun
 from batchjobs.evals.tables import EvalAnswer, EvalRun, EvalScore
@@ -62,18 +61,21 @@ class Flip:
 
     @property
     def is_broken(self) -> bool:
-        return (self.after or 0.0) < (self.before or 0.0)
+        return self.way == "broken"
+
+    @property
+    def way(self) -> str:
+        """`broken` or `fixed`; `changed` of an item that was not answered, and is wrong now, or
+        the other way round."""
+        before, after = self.before or 0.0, self.after or 0.0
+        return "changed" if before == after else "broken" if after < before else "fixed"
 
 
 def scored_run(session: Session, run: EvalRun, metric: str | None = None) -> ScoredRun:
     """A run's outcomes under a metric, by default the deciding one. Raises ConflictError for a run
     without scores, or without this metric."""
     runs.check_scored(run)
-    name = metric or run.metric
-    if name not in run.metrics:
-        raise ConflictError(
-            f"The run {run.id} has no metric {name!r}; it has: {', '.join(run.metrics)}."
-        )
+    name = runs.metric_of(run, metric)
     conditions = {key: run.conditions[key] for key in _PLAIN_CONDITIONS}
     return ScoredRun(
         run=run.id,
@@ -114,7 +116,8 @@ def flips(
         if tag is None or tag in tags
     ]
     return sorted(
-        found, key=lambda flip: (not flip.is_broken, -abs((flip.after or 0) - (flip.before or 0)))
+        found,
+        key=lambda flip: (_WAYS.index(flip.way), -abs((flip.after or 0) - (flip.before or 0))),
     )
 
 
@@ -216,4 +219,5 @@ def _means(run_ids: Sequence[str], metric: str) -> Any:
     )
 
 
+_WAYS = ("broken", "fixed", "changed")
 _PLAIN_CONDITIONS = ("items", "prompts", "template", "sampling", "model")

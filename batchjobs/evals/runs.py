@@ -137,6 +137,16 @@ def check_scored(run: EvalRun) -> None:
         )
 
 
+def metric_of(run: EvalRun, asked: str | None) -> str:
+    """The metric asked for, or the deciding one. Raises ConflictError for one that it has not."""
+    name = asked or run.metric
+    if name not in run.metrics:
+        raise ConflictError(
+            f"The run {run.id} has no metric {name!r}; it has: {', '.join(run.metrics)}."
+        )
+    return name
+
+
 def _chunks(rows: Iterable[Mapping[str, Any]], size: int) -> Iterator[list[Mapping[str, Any]]]:
     left = iter(rows)
     while some := list(islice(left, size)):

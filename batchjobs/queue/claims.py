@@ -34,7 +34,7 @@ class Work:
     The shard's lines are those between the two byte offsets of the object `input_key` whose model
     is `model`: `models` translates the name on the line, `model_override` takes its place. Their
     numbers are in [first_line, last_line]; if `is_planned`, they do not come in that order.
-    `created_at`, `expires_at` and `seed` are the job's.
+    `created_at`, `expires_at`, `seed` and `priority` are the job's.
     """
 
     shard_id: int
@@ -45,6 +45,7 @@ class Work:
     models: Mapping[str, str]
     model_override: str | None
     seed: int
+    priority: int
     created_at: datetime
     expires_at: datetime
     input_key: str
@@ -82,6 +83,7 @@ class PartFacts:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    reasoning_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +325,7 @@ def _work(shard: Shard, job: Job, input_key: str) -> dict[str, Any]:
         "models": job.models,
         "model_override": job.model_override,
         "seed": job.seed,
+        "priority": job.priority,
         "created_at": job.created_at,
         "expires_at": job.expires_at,
         "input_key": job.plan_key if shard.is_planned else input_key,

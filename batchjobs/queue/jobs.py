@@ -296,6 +296,7 @@ def publish(
         "prompt_tokens": tally.prompt_tokens,
         "cached_tokens": tally.cached_tokens,
         "completion_tokens": tally.completion_tokens,
+        "reasoning_tokens": tally.reasoning_tokens,
     }
     if not _move(session, clock.now(session), state, Job.id == job_id, values=values):
         return False

@@ -20,6 +20,7 @@ class Tally:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
     input_bytes: int = 0
 
     def __add__(self, other: Tally) -> Tally:
@@ -31,12 +32,12 @@ class Tally:
         )
 
 
+_TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+
 SUMS = (
     func.sum(Part.completed_lines),
     func.sum(Part.failed_lines),
-    func.sum(Part.prompt_tokens),
-    func.sum(Part.cached_tokens),
-    func.sum(Part.completion_tokens),
+    *(func.sum(getattr(Part, name)) for name in _TOKENS),
     func.sum(Part.input_bytes),
 )
 """Of committed parts, for `summed`."""
@@ -67,18 +68,12 @@ def _final(job: Job) -> Tally:
         prompt_tokens=job.prompt_tokens or 0,
         cached_tokens=job.cached_tokens or 0,
         completion_tokens=job.completion_tokens or 0,
+        reasoning_tokens=job.reasoning_tokens or 0,
         input_bytes=0 if job.completed_lines is None else job.total_bytes,
     )
 
 
 def summed(sums: Sequence[int]) -> Tally:
     """The tally of a row of `SUMS`; some databases give their sums as decimals."""
-    completed, failed, prompt_tokens, cached_tokens, completion_tokens, input_bytes = map(int, sums)
-    return Tally(
-        completed=completed,
-        failed=failed,
-        prompt_tokens=prompt_tokens,
-        cached_tokens=cached_tokens,
-        completion_tokens=completion_tokens,
-        input_bytes=input_bytes,
-    )
+    names = ("completed", "failed", *_TOKENS, "input_bytes")
+    return Tally(**dict(zip(names, map(int, sums), strict=True)))

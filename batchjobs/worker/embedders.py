@@ -10,7 +10,8 @@ from batchjobs.errors import ModelError
 from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
 from batchjobs.settings import Settings
-from batchjobs.worker.engines import LoadedModel, engine_settings, fingerprint
+from batchjobs.worker.engines import LoadedModel, engine_settings
+from batchjobs.worker.fingerprints import fingerprint
 
 if TYPE_CHECKING:
     from executor.embedding.build import ReadyEmbedder
@@ -51,17 +52,17 @@ def load_embedder(model: Model, settings: Settings, *, profiled: bool) -> Loaded
         )
     except EngineError as error:
         raise ModelError(str(error)) from error
-    return _loaded(model, ready)
+    return _loaded(model, settings, ready)
 
 
-def _loaded(model: Model, ready: ReadyEmbedder) -> LoadedModel:
+def _loaded(model: Model, settings: Settings, ready: ReadyEmbedder) -> LoadedModel:
     device = ready.device
     dtype = str(device.dtype).removeprefix("torch.")
     limits = ready.engine.limits
     return LoadedModel(
         engine=ready.engine,
         tokenizer=ready.tokenizer,
-        fingerprint=fingerprint(model, dtype),
+        fingerprint=fingerprint(model, dtype, settings),
         cost=ready.cost,
         device=device,
         profile=ready.profile,

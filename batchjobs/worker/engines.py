@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from batchjobs import __version__
-from batchjobs.endpoints.base import Body, EmbeddingFacts, ModelContext, Tokenizer
+from batchjobs.endpoints.base import EmbeddingFacts, ModelContext, Tokenizer
 from batchjobs.errors import ModelError
 from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
 from batchjobs.settings import Settings
+from batchjobs.worker.fingerprints import fingerprint
+from batchjobs.worker.model_sampling import in_words, model_sampling
 from executor.metrics import EngineMetrics
 from executor.profile import Profile
 from executor.recorder import StepWatcher
@@ -23,6 +23,7 @@ from executor.threads import yield_when_idle
 
 if TYPE_CHECKING:
     from executor.device import DevicePlan
+    from executor.engine import Engine
 
 
 class Runner(Protocol):
@@ -45,20 +46,26 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A running model. `decisions` say in words what was chosen for this machine, and why;
-    `cost` and `device` are None for one that computes nothing."""
+    """A running model. `sampling` is what lines leave out that the model has a value of its own
+    for; `decisions` say in words what was chosen for this machine, and why; `cost` and `device`
+    are None for one that computes nothing, `quantization` for one whose weights are as its
+    checkpoint has them."""
 
     engine: Runner
     tokenizer: Tokenizer
     fingerprint: str
+    sampling: Mapping[str, float] = field(default_factory=dict)
     decisions: tuple[tuple[str, str], ...] = ()
     cost: ModelCost | None = None
     device: DevicePlan | None = None
     profile: Profile | None = None
-    sampling: Body = field(default_factory=dict)
-    """What lines that leave a parameter out are given."""
     embedding: EmbeddingFacts | None = None
     """None for a model that generates text."""
+    quantization: str | None = None
+
+    def called(self, name: str) -> str:
+        """The name in what is told of a run."""
+        return name if self.quantization is None else f"{name} ({self.quantization})"
 
     def context(self, name: str, *, ignore_unknown: bool = False) -> ModelContext:
         """For lines that ask for the model as `name`."""
@@ -67,8 +74,8 @@ class LoadedModel:
             tokenizer=self.tokenizer,
             max_model_len=self.engine.limits.max_model_len,
             fingerprint=self.fingerprint,
-            ignore_unknown=ignore_unknown,
             sampling=self.sampling,
+            ignore_unknown=ignore_unknown,
             embedding=self.embedding,
         )
 
@@ -91,6 +98,7 @@ class CheckpointEngines:
         from batchjobs.worker.embedders import load_embedder
         from executor.build import build_engine
         from executor.errors import EngineError
+        from executor.generation import own_sampling
         from executor.loading import Checkpoint
 
         embedder = load_embedder(model, self._settings, profiled=self._profiled)
@@ -98,36 +106,42 @@ class CheckpointEngines:
             return embedder
         defaults = ModelDefaults.of(model)
         settings = engine_settings(self._settings)
+        checkpoint = Checkpoint(
+            source=model.source, revision=model.revision, chat_template=defaults.chat_template
+        )
         try:
             ready = build_engine(
-                Checkpoint(
-                    source=model.source,
-                    revision=model.revision,
-                    chat_template=defaults.chat_template,
-                ),
+                checkpoint,
                 replace(settings, max_model_len=defaults.max_model_len or settings.max_model_len),
                 profiled=self._profiled,
             )
+            own = own_sampling(checkpoint)
         except EngineError as error:
             raise ModelError(str(error)) from error
+        sampling = model_sampling(self._settings, own, defaults.sampling)
         device, limits = ready.device, ready.engine.limits
         dtype = str(device.dtype).removeprefix("torch.")
         return LoadedModel(
             engine=ready.engine,
             tokenizer=ready.tokenizer,
-            fingerprint=fingerprint(model, dtype),
-            sampling=defaults.sampling,
+            fingerprint=fingerprint(
+                model, dtype, self._settings, quantization=self._settings.quantization
+            ),
+            quantization=self._settings.quantization,
+            sampling=sampling,
             cost=ready.cost,
             device=device,
             profile=ready.profile,
             decisions=(
                 ("device", f"{device.device} ({device.device_reason})"),
                 ("dtype", f"{dtype} ({device.dtype_reason})"),
+                *_quantization(self._settings.quantization, ready.quantization_error),
                 ("threads", f"{device.num_threads} ({device.threads_reason})"),
                 ("attention", ready.attention_backend),
+                ("sampling", in_words(sampling)),
                 ("max_model_len", f"{limits.max_model_len:,} tokens"),
                 ("max_num_seqs", f"{limits.max_num_seqs:,}"),
-                ("max_num_batched_tokens", f"{limits.max_num_batched_tokens:,}"),
+                ("max_num_batched_tokens", _step_size(ready.engine)),
                 ("KV cache", f"{limits.num_blocks:,} blocks of {limits.block_size} tokens"),
             ),
         )
@@ -155,6 +169,7 @@ def engine_settings(settings: Settings) -> EngineSettings:
     return EngineSettings(
         device=settings.device,
         dtype=settings.dtype,
+        quantization=settings.quantization,
         num_threads=settings.num_threads,
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
@@ -165,14 +180,17 @@ def engine_settings(settings: Settings) -> EngineSettings:
         scheduling_policy=settings.scheduling_policy,
         batching=settings.batching,
         request_timeout_seconds=settings.request_timeout_seconds,
+        num_speculative_tokens=settings.num_speculative_tokens,
+        prompt_lookup_min=settings.prompt_lookup_min,
+        prompt_lookup_max=settings.prompt_lookup_max,
     )
 
 
-def fingerprint(model: Model, dtype: str) -> str:
-    """Changes with whatever may change an answer: weights, number type, engine version, and what
-    the catalogue says of the model."""
-    words = f"{model.source}@{model.revision} {dtype} batchjobs {__version__}"
-    defaults = ModelDefaults.of(model)
-    if defaults != ModelDefaults():
-        words += f" {defaults}"
-    return f"fp_{hashlib.blake2b(words.encode(), digest_size=5).hexdigest()}"
+def _quantization(name: str | None, error: float | None) -> Iterator[tuple[str, str]]:
+    if name is not None and error is not None:
+        yield "quantization", f"{name} (moves logits by {error:.1%} of their spread at most)"
+
+
+def _step_size(engine: Engine) -> str:
+    size = f"{engine.limits.max_num_batched_tokens:,}"
+    return size if engine.scheduling.step_seconds is None else f"{size}, more where it pays"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -64,6 +64,15 @@ class LineWork:
 
     def failure(self, error: BatchJobsError) -> tuple[Outcome, dict[str, Any]]:
         return Outcome.FAILED, wire.failure_line(self.line.custom_id, self.context.id, error)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLine:
+    """A line and the engine requests that answer it, or why there are none."""
+
+    work: LineWork
+    requests: Sequence[Request] = ()
+    error: BatchJobsError | None = None
 
 
 def line_context(claim: Claim, line: ShardLine) -> LineContext:

@@ -79,7 +79,7 @@ class Meter:
             peak=machine_peak(self._loaded.device) if wall >= PEAK_FROM_SECONDS else None,
         )
         return ModelReport(
-            model=model,
+            model=self._loaded.called(model),
             wall_seconds=wall,
             prompt_tokens=metrics.prompt_tokens_total,
             completion_tokens=metrics.generation_tokens_total,

@@ -7,7 +7,8 @@ shards' requests, of whatever job, are already running.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -18,9 +19,10 @@ from batchjobs.queue import claims, jobs
 from batchjobs.shard_lines import ShardLine, read_shard
 from batchjobs.states import JobState
 from batchjobs.worker import events
+from batchjobs.worker.ahead import made_ahead
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.isolation import condemned, groups, is_dangerous, worker_crashed
-from batchjobs.worker.line_work import LineWork, line_context
+from batchjobs.worker.line_work import LineWork, PreparedLine, line_context
 from batchjobs.worker.meter import Meter
 from batchjobs.worker.open_shard import OpenShard
 from batchjobs.worker.progress import ModelReport, Progress
@@ -31,6 +33,8 @@ from executor.request import Completion, Request
 
 MAX_UNWRITTEN_BYTES = 64 << 20
 """Of results in memory, whose checkpoint is then due at once: vectors are long."""
+LINES_AHEAD = 256
+"""Lines prepared before the engine asks for them; a shard's bytes bound them as well."""
 
 
 class ModelSession:
@@ -103,14 +107,15 @@ class ModelSession:
                 self._run_apart(shard)
             self._drive(self._requests())
 
-    def _drive(self, requests: Iterable[Request]) -> None:
-        try:
-            for completion in self._engine.run(requests, on_step=self._tick):
-                self._take(completion)
-        finally:
-            self._checkpoint()
+    def _drive(self, requests: Generator[Request]) -> None:
+        with closing(requests):
+            try:
+                for completion in self._engine.run(requests, on_step=self._tick):
+                    self._take(completion)
+            finally:
+                self._checkpoint()
 
-    def _requests(self) -> Iterator[Request]:
+    def _requests(self) -> Generator[Request]:
         """Of every shard that can be claimed; pauses at a dangerous one, which is then the only
         open one or is given back until the others are answered."""
         while shard := self._claim():
@@ -124,15 +129,23 @@ class ModelSession:
 
     def _lines_of(
         self, shard: OpenShard, numbers: Container[int] | None = None
-    ) -> Iterator[Request]:
+    ) -> Generator[Request]:
         """The requests of the shard's unanswered lines, or of those with these numbers."""
+        with closing(made_ahead(self._prepared(shard, numbers), LINES_AHEAD)) as lines:
+            for prepared in lines:
+                self._tick()
+                if shard.claim.shard_id not in self._open:
+                    return
+                yield from self._enter(shard, prepared)
+
+    def _prepared(
+        self, shard: OpenShard, numbers: Container[int] | None
+    ) -> Generator[PreparedLine]:
+        """Runs in a thread of its own, ahead of the engine: touches nothing of the session's."""
         for line in read_shard(self._deployment.store, shard.claim):
-            self._tick()
-            if shard.claim.shard_id not in self._open:
-                return
             wanted = numbers is None or line.number in numbers
             if wanted and not shard.has_answer(line.number):
-                yield from self._prepare(shard, line)
+                yield self._prepare(shard, line)
 
     def _run_apart(self, shard: OpenShard) -> None:
         """Answer a dangerous shard group by group, nothing else being in the engine.
@@ -185,7 +198,7 @@ class ModelSession:
         events.claimed(claim)
         return shard
 
-    def _prepare(self, shard: OpenShard, line: ShardLine) -> Iterator[Request]:
+    def _prepare(self, shard: OpenShard, line: ShardLine) -> PreparedLine:
         work = LineWork(
             endpoint=ENDPOINTS[shard.claim.endpoint],
             line=line,
@@ -193,16 +206,22 @@ class ModelSession:
             model=self._loaded.context(line.model, ignore_unknown=self._settings.ignore_unknown),
         )
         try:
-            requests = work.prepare()
+            return PreparedLine(work, work.prepare())
         except BatchJobsError as error:
-            shard.add(line, *work.failure(error))
+            return PreparedLine(work, error=error)
+
+    def _enter(self, shard: OpenShard, prepared: PreparedLine) -> Iterator[Request]:
+        work = prepared.work
+        if prepared.error is not None:
+            shard.add(work.line, *work.failure(prepared.error))
             return
-        key = f"{shard.claim.shard_id}:{line.number}"
+        key = f"{shard.claim.shard_id}:{work.line.number}"
         self._lines[key] = work
-        for number, request in enumerate(requests):
+        for number, request in enumerate(prepared.requests):
             if key not in self._lines:
                 return  # the shard was given back while this line was half in the engine
-            yield replace(request, id=f"{key}:{number}")
+            # The engine's lowest is first, a job's greatest.
+            yield replace(request, id=f"{key}:{number}", priority=-shard.claim.priority)
 
     def _take(self, completion: Completion) -> None:
         key, _, number = completion.request_id.rpartition(":")

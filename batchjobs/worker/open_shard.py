@@ -77,6 +77,7 @@ class OpenShard:
             prompt_tokens=sum(c.prompt_tokens for c in completions),
             cached_tokens=sum(c.cached_tokens for c in completions),
             completion_tokens=sum(c.completion_tokens for c in completions),
+            reasoning_tokens=_reasoning_tokens(record) if completions else 0,
         )
         self._answered.add(line.number)
         events.answered(self.claim, outcome)
@@ -133,4 +134,13 @@ class OpenShard:
             prompt_tokens=pending.prompt_tokens,
             cached_tokens=pending.cached_tokens,
             completion_tokens=pending.completion_tokens,
+            reasoning_tokens=pending.reasoning_tokens,
         )
+
+
+def _reasoning_tokens(record: dict[str, Any]) -> int:
+    """As the answer itself counts them: only its endpoint can tell reasoning from the rest."""
+    usage = (record.get("response") or {}).get("body", {}).get("usage") or {}
+    details = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
+    count: int = details.get("reasoning_tokens", 0)
+    return count

@@ -27,7 +27,8 @@ class RunFigures:
     """Seconds unless a name says otherwise; shares are 0 to 1; None is not known.
 
     `occupancy` is the share of slots with an answer in the making, averaged over time;
-    `useful_share` that of computed positions which were neither padding nor computed before.
+    `useful_share` that of computed positions which were no padding, no wrong guess and not computed
+    before.
     """
 
     requests: int
@@ -45,6 +46,9 @@ class RunFigures:
     step_p99: float
     preemptions: int = 0
     recomputed_tokens: int = 0
+    guessed_tokens: int = 0
+    right_guesses: int = 0
+    out_of_memory_steps: int = 0
     kv_peak_share: float | None = None
     kv_peak_bytes: int | None = None
     roofline: Roofline | None = None
@@ -105,6 +109,9 @@ def engine_figures(
         step_p99=recorder.steps.percentile(0.99),
         preemptions=metrics.num_preemptions_total,
         recomputed_tokens=again,
+        guessed_tokens=metrics.spec_decode_num_draft_tokens_total,
+        right_guesses=metrics.spec_decode_num_accepted_tokens_total,
+        out_of_memory_steps=metrics.num_out_of_memory_total,
         kv_peak_share=metrics.kv_cache_usage_peak if limits.num_blocks else None,
         kv_peak_bytes=None
         if pool_bytes is None
@@ -162,5 +169,11 @@ def _sentences(figures: RunFigures, symptoms: Symptoms, limits: Limits) -> list[
         found.append(
             f"{figures.preemptions:,} preemptions made {figures.recomputed_tokens:,} tokens be"
             f" computed again: lower BATCHJOBS_MAX_NUM_SEQS (now {limits.max_num_seqs})."
+        )
+    if figures.out_of_memory_steps:
+        found.append(
+            f"{figures.out_of_memory_steps:,} steps did not fit the memory and were tried again in"
+            " parts: lower BATCHJOBS_KV_CACHE_MEMORY or BATCHJOBS_MAX_NUM_BATCHED_TOKENS (now"
+            f" {limits.max_num_batched_tokens})."
         )
     return found

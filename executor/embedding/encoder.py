@@ -72,6 +72,14 @@ class ByLengthEncoder:
         row = batch.row(self._device)[0]
         return torch.cat([self._run(group.split(row)).flatten(0, 1) for group in batch.groups])
 
+    def takes(self, text: tuple[int, ...]) -> bool:
+        """Whether the model computes a text of this length at all."""
+        try:
+            self.hidden(TextBatch.of([text]))
+        except (IndexError, RuntimeError):
+            return False
+        return True
+
     def _run(self, texts: Tensor) -> Tensor:
         output = self._module(input_ids=texts, attention_mask=torch.ones_like(texts))
         hidden: Tensor = output.last_hidden_state

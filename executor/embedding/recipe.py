@@ -128,6 +128,8 @@ def find_file(checkpoint: Checkpoint, name: str) -> Path | None:
             checkpoint.source,
             name,
             _raise_exceptions_for_missing_entries=False,
+            # Without a network what was fetched before is all there is.
+            _raise_exceptions_for_connection_errors=False,
             **arguments,
         )
     except Exception as error:

@@ -39,6 +39,8 @@ CONFIGURATIONS = {
     "small chunks": {"max_num_seqs": 16, "max_num_batched_tokens": 24},
     "preempting": {"max_num_seqs": 32, "block_size": 4, "max_model_len": 240,
                    "kv_cache_memory": 200 * 4 * 46_080},
+    "guessing at every step": {"max_num_seqs": 12, "prompt_lookup_min": 1},
+    "never guessing": {"num_speculative_tokens": 0},
     "sdpa": {"attention_backend": "sdpa", "max_num_seqs": 24},
 }  # fmt: skip
 
@@ -80,11 +82,17 @@ def build(folder: Path, **settings: Any) -> ReadyEngine:
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_greedy_tokens_equal_generate(
-    name: str, default_model: Path, prompts: list[tuple[int, ...]], expected: list[list[int]]
+    name: str,
+    default_model: Path,
+    prompts: list[tuple[int, ...]],
+    expected: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert len(prompts) == 64
     # One sequence at a time is slow and says little after a few.
-    count = 8 if name == "one at a time" else len(prompts)
+    count = {"one at a time": 8, "never guessing": 16}.get(name, len(prompts))
+    if name == "guessing at every step":
+        monkeypatch.setattr("executor.speculation.needed_rate", lambda cost, share, context: 0.0)
     ready = build(default_model, **CONFIGURATIONS[name])
     sampling = SamplingParams(temperature=0, max_tokens=NEW_TOKENS)
     requests = [
@@ -97,7 +105,11 @@ def test_greedy_tokens_equal_generate(
         without_end = [token for token in expected[i] if token not in eos]
         assert list(answers[str(i)].token_ids) == without_end, PROMPTS[i]
         assert answers[str(i)].generated_tokens == len(expected[i])
-    assert (ready.engine.metrics.num_preemptions_total > 0) == (name == "preempting")
+    metrics = ready.engine.metrics
+    assert (metrics.num_preemptions_total > 0) == (name == "preempting")
+    if name == "guessing at every step":
+        assert metrics.spec_decode_num_accepted_tokens_total > 50
+        assert metrics.wasted_tokens_total > 50
 
 
 def test_sampled_answers_do_not_depend_on_company_or_preemption(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,21 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from batchjobs import catalogue
+from batchjobs import catalogue, wire
 from batchjobs.deployment import Deployment
 from batchjobs.errors import Interrupted, ModelError, NotFoundError
-from batchjobs.models import Job, Model, Shard
+from batchjobs.models import Job, Model, Part, Shard
 from batchjobs.queue import claims, jobs, tallies
 from batchjobs.states import JobState
+from batchjobs.worker import model_session
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.progress import Progress, RunReport
 from batchjobs.worker.runner import run_jobs, work_on
 from batchjobs.worker.stop import StopSignal
 from batchjobs.worker.tending import tend
+from executor.engine import Engine
 from executor.fake import ByteTokenizer
+from executor.request import Completion, Request
 from executor.settings import Limits
 from tests.support.engines import FakeEngines, HastyEngines, ScarceEngines, add_models
 from tests.support.jobs import (
@@ -110,6 +113,25 @@ def after(count: int, act: Callable[[], object]) -> Callable[[Progress], None]:
     return watch
 
 
+def test_results_are_stored_at_once_when_many_are_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_session, "MAX_UNWRITTEN_BYTES", 1500)
+    with open_deployment(tmp_path, poll_seconds=1e-9, checkpoint_seconds=1e9) as deployment:
+        add_models(deployment, MODEL)
+        lines = [chat(f"line-{i}", max_tokens=1 + 2 * i) for i in range(12)]
+        job_id = start_job(deployment, lines, shard_max_lines=12)
+        counts: set[int] = set()
+
+        def count(progress: Progress) -> None:
+            with deployment.database.read() as session:
+                counts.add(len(list(session.scalars(select(Part)))))
+
+        run(deployment, job_id, on_progress=count)
+        assert max(counts) >= 2
+        assert len(outputs(deployment, load_job(deployment, job_id))) == 12
+
+
 def test_every_line_is_answered_in_input_order(deployment: Deployment) -> None:
     # Answers of uneven length end out of order.
     lines = [chat(f"line-{i}", max_tokens=1 + i * 7 % 20) for i in range(30)]
@@ -164,10 +186,13 @@ def test_usage_of_the_batch_is_the_sum_of_its_lines(
     assert len(used) == len(lines) - 1
     with deployment.database.read() as session:
         tally = tallies.tally(session, job)
-    assert (tally.prompt_tokens, tally.completion_tokens) == (
+    batch = wire.batch_object(job, tally, [])["usage"]
+    assert (batch["input_tokens"], batch["output_tokens"]) == (
         sum(one[words[0]] for one in used),
         sum(one[words[1]] for one in used),
     )
+    cached = [one[f"{words[0]}_details"]["cached_tokens"] for one in used]
+    assert batch["input_tokens_details"]["cached_tokens"] == sum(cached)
 
 
 def test_line_that_cannot_run_fails_alone(deployment: Deployment) -> None:
@@ -568,3 +593,26 @@ def test_line_that_ran_out_of_time_says_so(deployment: Deployment) -> None:
     [failed] = errors(deployment, load_job(deployment, job_id))
     assert failed["custom_id"] == "slow"
     assert failed["response"]["body"]["error"]["code"] == "request_timeout"
+
+
+def test_job_of_greater_priority_goes_first_in_the_engine(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    original = Engine.run
+
+    def noting(
+        engine: Engine, requests: Iterable[Request], on_step: Callable[[], None] | None = None
+    ) -> Iterator[Completion]:
+        def noted() -> Iterator[Request]:
+            for request in requests:
+                seen.append(request.priority)
+                yield request
+
+        return original(engine, noted(), on_step)
+
+    monkeypatch.setattr(Engine, "run", noting)
+    urgent, patient = (start_job(deployment, chats(2), priority=p) for p in (7, -3))
+    run(deployment)
+    assert {load_job(deployment, job).status for job in (urgent, patient)} == {JobState.COMPLETED}
+    assert sorted(seen) == [-7, -7, 3, 3]

@@ -35,6 +35,9 @@ SAMPLE = (
     "object_odd_keys",
     "number_multiple",
     "format_date",
+    "pydantic_open",
+    "open_any_of",
+    "open_one_of",
 )
 
 

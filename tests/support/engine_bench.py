@@ -28,7 +28,7 @@ yield_when_idle()
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
-from executor import linear, model  # noqa: E402
+from executor import linear, model, quantized  # noqa: E402
 from executor.build import FastPaths, build_engine  # noqa: E402
 from executor.loading import Checkpoint  # noqa: E402
 from executor.request import Request, SamplingParams  # noqa: E402
@@ -41,6 +41,7 @@ TIMED: dict[str, tuple[tuple[Any, str], ...]] = {
         (linear.PrepackedLinear, "forward"),
         (linear.PanelLinear, "forward"),
         (linear.GatedLinear, "forward"),
+        (quantized.Int8Linear, "forward"),
     ),
     "forward": ((model.PackedModel, "forward"),),
 }

@@ -147,6 +147,7 @@ def write_part(
         prompt_tokens=10 * len(results),
         cached_tokens=len(results),
         completion_tokens=5 * len(results),
+        reasoning_tokens=2 * len(results),
     )
 
 

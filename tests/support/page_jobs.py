@@ -283,6 +283,7 @@ def _answer(deployment: Deployment, held: Claim, *, failed: int = 0) -> None:
         prompt_tokens=412 * len(lines),
         cached_tokens=260 * len(lines),
         completion_tokens=96 * len(lines),
+        reasoning_tokens=0,
     )
     with deployment.database.write() as session:
         claims.commit_part(session, held, part)

@@ -40,6 +40,18 @@ def test_a_line_larger_than_a_shard_has_its_own() -> None:
     assert shape(cut(lines, max_bytes=100)) == [(1, 1, 10), (2, 1, 510), (3, 1, 520)]
 
 
+def test_a_shard_has_no_more_answers_than_lines_that_it_may_have() -> None:
+    cutter = ShardCutter(max_lines=10, max_bytes=10_000)
+    for line, answers in enumerate([4, 6, 1, 50, 9, 1], start=1):
+        cutter.add("m", line=line, start=10 * line, end=10 * line + 10, answers=answers)
+    assert [(shard.first_line, shard.line_count) for shard in cutter.finish()] == [
+        (1, 2),
+        (3, 1),
+        (4, 1),
+        (5, 2),
+    ]
+
+
 def test_models_have_their_own_shards_numbered_by_first_line() -> None:
     shards = cut([("a", 10), ("b", 10), ("a", 10), ("b", 10)])
     assert shards == [

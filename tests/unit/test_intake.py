@@ -18,6 +18,7 @@ from batchjobs.settings import Settings
 from batchjobs.states import JobState
 
 URL = "/v1/chat/completions"
+EMBEDDINGS = "/v1/embeddings"
 BOM = b"\xef\xbb\xbf"
 
 Open = Callable[..., Deployment]
@@ -58,6 +59,10 @@ def deployment(open_deployment: Open) -> Deployment:
 def line(custom_id: object = "a", **changes: Any) -> dict[str, Any]:
     body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}]}
     return {"custom_id": custom_id, "method": "POST", "url": URL, "body": body} | changes
+
+
+def embedding(custom_id: str, given: object) -> dict[str, Any]:
+    return line(custom_id, url=EMBEDDINGS, body={"model": "small", "input": given})
 
 
 def with_body(custom_id: str, **changes: Any) -> dict[str, Any]:
@@ -287,6 +292,20 @@ def test_as_many_requests_as_allowed_pass_and_one_more_does_not(open_deployment:
     assert "more than 3 requests" in error["message"]
 
 
+def test_as_many_inputs_to_embed_as_allowed_pass_and_one_more_does_not(
+    open_deployment: Open,
+) -> None:
+    deployment = open_deployment(max_requests_per_batch=6, shard_max_lines=4)
+    lines = [embedding("a", ["x"] * 3), embedding("b", [1, 2, 3, 4]), embedding("c", [[1], [2]])]
+    job = submit(deployment, jsonl(*lines), endpoint=EMBEDDINGS)
+    assert job.status == JobState.IN_PROGRESS
+    assert [shard.line_count for shard in shards_of(deployment, job)] == [2, 1]
+    job = submit(deployment, jsonl(*lines, embedding("d", "y")), endpoint=EMBEDDINGS)
+    (error,) = errors_of(deployment, job)
+    assert (error["line"], error["code"]) == (None, "too_many_tasks")
+    assert "more than 6 inputs to embed" in error["message"]
+
+
 def test_as_many_bytes_as_allowed_pass_and_one_more_does_not(open_deployment: Open) -> None:
     data = jsonl(line("a"))
     deployment = open_deployment(max_input_bytes=len(data))
@@ -339,7 +358,8 @@ def test_an_unknown_endpoint_fails_the_job(deployment: Deployment) -> None:
     assert (error["code"], error["param"]) == ("invalid_value", "endpoint")
     assert error["message"] == (
         "Invalid value: '/v1/images'."
-        " Supported values are: '/v1/chat/completions', '/v1/completions', and '/v1/responses'."
+        " Supported values are: '/v1/chat/completions', '/v1/completions', '/v1/embeddings', and"
+        " '/v1/responses'."
     )
 
 

@@ -125,4 +125,6 @@ def test_secrets_are_in_no_repr() -> None:
         "broker_url",
         "database_url",
         "metrics_token",
+        "smtp_url",
+        "webhook_secret",
     }

@@ -52,6 +52,39 @@ def test_notes_beside_the_weights_do_not_change_the_revision(tmp_path: Path) -> 
     assert folder_digest(folder) == before
 
 
+def test_how_an_embedding_model_pools_is_part_of_its_revision(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "embedder")
+    paths = ["", "1_Pooling", "2_Normalize", "../outside"]
+    (folder / "modules.json").write_text(json.dumps([{"path": path} for path in paths]))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    (tmp_path / "outside").mkdir()
+    (folder / "onnx").mkdir()
+    before = pin_source(str(folder)).revision
+    (folder / "onnx" / "config.json").write_text("{}")
+    (tmp_path / "outside" / "config.json").write_text("{}")
+    assert folder_digest(folder) == before
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
+    assert folder_digest(folder) != before
+
+
+def test_a_model_may_lie_in_the_first_folder_of_its_modules(tmp_path: Path) -> None:
+    folder = tmp_path / "embedder"
+    folder.mkdir()
+    (folder / "modules.json").write_text(json.dumps([{"path": "0_Transformer"}]))
+    with pytest.raises(ModelError, match=r"has no config\.json"):
+        pin_source(str(folder))
+    model_folder(folder / "0_Transformer")
+    assert pin_source(str(folder)).location == str(folder)
+
+
+def test_an_adapter_is_refused_by_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.safetensors").touch()
+    with pytest.raises(ModelError, match=r"is an adapter .*merge_and_unload"):
+        pin_source(str(tmp_path))
+
+
 def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
     folder = model_folder(tmp_path / "pickled", weights="pytorch_model.bin")
     with pytest.raises(ModelError, match=r"has no \.safetensors weights"):

@@ -22,7 +22,13 @@ from batchjobs.wire import (
 CREATED = datetime(2026, 1, 2, 3, 4, 5, 999_999, tzinfo=UTC)
 CREATED_SECONDS = 1767323045
 TALLY = Tally(
-    completed=3, failed=1, prompt_tokens=40, cached_tokens=8, completion_tokens=20, input_bytes=99
+    completed=3,
+    failed=1,
+    prompt_tokens=40,
+    cached_tokens=8,
+    completion_tokens=20,
+    reasoning_tokens=7,
+    input_bytes=99,
 )
 
 
@@ -71,6 +77,7 @@ def test_a_fresh_batch_has_every_key_and_nothing_known() -> None:
         "at_risk": False,
         "notice": None,
         "models": [],
+        "cached_tokens": 0,
         "priority": 0,
     }
 
@@ -87,11 +94,12 @@ def test_a_running_batch_counts_what_is_done() -> None:
     assert wire["request_counts"] == {"total": 10, "completed": 3, "failed": 1}
     assert wire["usage"] == {
         "input_tokens": 40,
-        "input_tokens_details": {"cached_tokens": 8},
+        "input_tokens_details": {"cached_tokens": 0},
         "output_tokens": 20,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 7},
         "total_tokens": 60,
     }
+    assert wire["cached_tokens"] == 8
     assert wire["model"] == "gpt"
     assert wire["metadata"] == {"k": "v"}
 

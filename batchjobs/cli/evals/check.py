@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def check(suite: str, model: str | None, shown: int, as_json: bool) -> None:
     """Check a suite, and say what a run would take.
 
-    All its requests are rendered, and the first shown. What is wrong is told with its line; nothing
-    runs. Ends with 4 for a suite that cannot be run.
+    All its requests are rendered, and the first shown. What is wrong is told with its line;
+    nothing runs. Ends with 4 for a suite that cannot be run.
     """
     from pathlib import Path
 

@@ -25,7 +25,8 @@ def compare(
 ) -> None:
     """Show what differs between two runs of a suite.
 
-    Item by item: what broke, what is fixed, with both answers. The first is the yardstick. It says what a verdict would, if there were no other run.
+    Item by item: what broke, what is fixed, with both answers. The first is the yardstick. It says
+    what a verdict would, if there were no other run.
     """
     from batchjobs.cli.evals.place import open_place
     from batchjobs.cli.evals.texts import print_flip

@@ -12,8 +12,9 @@ from batchjobs.cli.command import Command
 def pin(runs: tuple[str, ...]) -> None:
     """Make runs the baseline of their suite.
 
-    They take the place of what it was. Later runs are measured against their average. Nothing but this command (and `evals baseline`)
-    moves a baseline, so that a slow decline cannot pass night by night.
+    They take the place of what it was. Later runs are measured against their average. Nothing but
+    this command (and `evals baseline`) moves a baseline, so that a slow decline cannot pass night
+    by night.
     """
     from batchjobs.cli.evals.place import open_place
     from batchjobs.evals import pins

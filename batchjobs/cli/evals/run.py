@@ -33,9 +33,9 @@ def run(
 ) -> Exit:
     """Run suites, score and judge their answers.
 
-    Answers are compared with those of the pinned baseline. The run's id is printed first. Suites that are run together are judged together. A run that is
-    worse is run once more before it is called so. Exit codes: 0 ok or better, 8 worse, 9 no
-    verdict, 1 failed.
+    Answers are compared with those of the pinned baseline. The run's id is printed first. Suites
+    that are run together are judged together. A run that is worse is run once more before it is
+    called so. Exit codes: 0 ok or better, 8 worse, 9 no verdict, 1 failed.
 
     It runs here. If $BATCHJOBS_URL names a server, that server's workers run it, and the command
     ends at once unless there is --wait.

@@ -25,7 +25,7 @@ def show(run: str, metric: str | None, items: int, as_json: bool) -> None:
 
     with open_place() as place, place.deployment.database.read() as session:
         found = runs.get(session, run)
-        name = metric or found.metric
+        name = runs.metric_of(found, metric)
         shown = (
             history.answers_page(
                 session, place.deployment.store, found, limit=items, metric=name, wrong_first=True

@@ -15,8 +15,8 @@ from batchjobs.cli.command import Command
 def simulate(suite: str, model: str | None, nights: int, as_json: bool) -> None:
     """Show how often a suite would alarm.
 
-    With nothing changed, and with a drop of 1 to 10 points. Nights are drawn from how much the runs of the pinned baseline differ from one another, and
-    judged as real ones are.
+    With nothing changed, and with a drop of 1 to 10 points. Nights are drawn from how much the
+    runs of the pinned baseline differ from one another, and judged as real ones are.
     """
     from dataclasses import asdict
     from pathlib import Path

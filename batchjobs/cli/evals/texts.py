@@ -26,11 +26,9 @@ def print_answer(record: AnswerRecord, metric: str) -> None:
 def print_flip(
     flip: Flip, before: Sequence[AnswerRecord], after: Sequence[AnswerRecord], metric: str
 ) -> None:
-    way = "broken" if flip.is_broken else "fixed"
     tags = f"  ({', '.join(map(plain, flip.tags))})" if flip.tags else ""
-    click.echo(
-        f"\n{way} {plain(flip.item)}: {shown_score(flip.before)} → {shown_score(flip.after)}{tags}"
-    )
+    change = f"{shown_score(flip.before)} → {shown_score(flip.after)}"
+    click.echo(f"\n{flip.way} {plain(flip.item)}: {change}{tags}")
     click.echo(f"  asked:  {plain(question_of(after[0]), limit=TEXT_CHARS)}")
     for name, records in (("before", before), ("after ", after)):
         for record in records:

@@ -17,7 +17,7 @@ def json_report(content: Content) -> str:
         "run": run_object(content.run),
         "baseline": [run.id for run in content.baseline],
         "trend": [asdict(point) for point in content.trend],
-        "flips": [{**asdict(flip), "is_broken": flip.is_broken} for flip in content.flips],
+        "flips": [{**asdict(flip), "way": flip.way} for flip in content.flips],
         "answers": [_texts(one) for one in content.texts],
     }
     return orjson.dumps(report, option=orjson.OPT_INDENT_2).decode() + "\n"

@@ -59,10 +59,9 @@ def _rows(content: Content) -> Iterator[str]:
 
 def _flip(one: FlipTexts, metric: str) -> Iterator[str]:
     flip = one.flip
-    way = "broken" if flip.is_broken else "fixed"
     yield ""
     yield (
-        f"**{way}** {cell(flip.item)}: {shown_score(flip.before)} → {shown_score(flip.after)}"
+        f"**{flip.way}** {cell(flip.item)}: {shown_score(flip.before)} → {shown_score(flip.after)}"
         + (f" ({cell(', '.join(flip.tags))})" if flip.tags else "")
     )
     yield ""

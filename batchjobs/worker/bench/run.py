@@ -85,6 +85,7 @@ def run_bench(settings: Settings, model: Model, plan: BenchPlan, show: Progress)
     if loaded.embedding is not None:
         plan = replace(plan, against=())  # the other ways are ways to generate
     device, decisions = loaded.device, loaded.decisions
+    name = loaded.called(model.name)
     assert device is not None, "a checkpoint's engine has a device"
     peak = machine_peak(device)
     results = [run_ours(loaded, requests, peak, _count(show, "ours", len(requests)))]
@@ -104,7 +105,7 @@ def run_bench(settings: Settings, model: Model, plan: BenchPlan, show: Progress)
     greedy = all(request.sampling.temperature == 0 for request in requests)
     return BenchReport(
         plan=plan,
-        model=model.name,
+        model=name,
         decisions=decisions,
         versions=_versions(),
         load_average=load_average,

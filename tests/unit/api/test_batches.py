@@ -76,6 +76,7 @@ def test_created_batch_is_validating(client: TestClient) -> None:
         "at_risk": False,
         "notice": None,
         "models": [],
+        "cached_tokens": 0,
         "priority": 0,
     }
     assert client.get(f"/v1/batches/{batch['id']}").json() == batch
@@ -209,7 +210,8 @@ def test_wrong_endpoint_is_told_in_the_public_words(client: TestClient) -> None:
     reply = client.post("/v1/batches", json=GOOD | {"endpoint": "/v1/invalid"})
     assert error_of(reply)["message"] == (
         "Invalid value: '/v1/invalid'."
-        " Supported values are: '/v1/chat/completions', '/v1/completions', and '/v1/responses'."
+        " Supported values are: '/v1/chat/completions', '/v1/completions', '/v1/embeddings', and"
+        " '/v1/responses'."
     )
 
 

@@ -35,7 +35,7 @@ from tests.support.jobs import (
     open_deployment,
 )
 
-NEVER = {"file": "file-" + "0" * 32, "batch": "batch_" + "0" * 32, "schedule": "neverly"}
+NEVER = {"file": "file-" + "0" * 32, "batch": "batch_" + "0" * 32, "schedule": "unknown"}
 KEY = "the same key"
 
 Ask = Callable[[TestClient, str], Response]
@@ -56,9 +56,14 @@ def new_batch(client: TestClient, input_file_id: str, **headers: str) -> Respons
     return client.post("/v1/batches", json=asked, headers=headers)
 
 
-def new_schedule(client: TestClient, input_file_id: str, name: str = "mine") -> Response:
-    asked = {"name": name, "cron": "0 2 * * *", "endpoint": ENDPOINT}
-    return client.post("/v1/schedules", json={**asked, "input_file_id": input_file_id})
+def new_schedule(client: TestClient, input_file_id: str) -> Response:
+    asked = {
+        "name": "nightly",
+        "cron": "0 2 * * *",
+        "input_file_id": input_file_id,
+        "endpoint": ENDPOINT,
+    }
+    return client.post("/v1/schedules", json=asked)
 
 
 # Route → what of another's objects its requests name, and those requests.
@@ -129,13 +134,10 @@ NAMING: dict[tuple[str, str], tuple[str, list[Ask]]] = {
             lambda client, name: client.get(f"/v1/batches/{name}/results?offset=1"),
         ],
     ),
+    ("POST", "/v1/schedules"): ("file", [new_schedule]),
     ("GET", "/v1/schedules"): (
         "schedule",
         [lambda client, name: client.get("/v1/schedules")],
-    ),
-    ("POST", "/v1/schedules"): (
-        "file",
-        [lambda client, name: new_schedule(client, name)],
     ),
     ("GET", "/v1/schedules/{name}"): (
         "schedule",
@@ -217,7 +219,7 @@ def world(app: FastAPI, deployment: Deployment) -> World:
     assert job.error_file_id
     files = [page["id"] for page in owner.get("/v1/files").json()["data"]]
     assert {job.input_file_id, job.output_file_id, job.error_file_id} < set(files)
-    assert new_schedule(owner, job.input_file_id, "nightly").status_code == 200
+    assert new_schedule(owner, job.input_file_id).status_code == 200
     return World(
         deployment=deployment,
         owner=owner,
@@ -240,8 +242,9 @@ def told(reply: Response, name: str) -> tuple[int, str, dict[str, str]]:
 
 
 def everything_of(client: TestClient) -> Any:
-    rooms = ("files", "batches", "schedules")
-    return [client.get(f"/v1/{room}").json()["data"] for room in rooms]
+    return [
+        client.get(f"/v1/{route}").json()["data"] for route in ("files", "batches", "schedules")
+    ]
 
 
 def test_every_route_stands_in_a_table(app: FastAPI) -> None:

@@ -121,6 +121,11 @@ def test_simulate_needs_a_baseline_and_its_noise(place: Workplace, suite: Path) 
     assert shown["items"] == ITEMS
 
 
+def test_an_unknown_metric_is_named(worse: tuple[str, str]) -> None:
+    done = run("evals", "show", worse[0], "--metric", "acc")
+    assert done.stderr == f"Error: The run {worse[0]} has no metric 'acc'; it has: numeric.\n"
+
+
 def test_an_unknown_run_is_named(home: Path) -> None:
     done = run("evals", "show", "run_none")
     assert done.stderr == (

@@ -19,8 +19,8 @@ def test_values_are_json() -> None:
         ("temperature", "takes NAME=VALUE, as in temperature=0.2, not 'temperature'"),
         ("temperature=hot", "'temperature'"),
         ("temperature=3", "'temperature'"),
-        ("seed=1", "Invalid 'seed': those that can have a default: temperature"),
-        ("colour=red", "Invalid 'colour': those that can have a default: temperature"),
+        ("seed=1", "Supported values are: 'temperature'"),
+        ("colour=red", "Supported values are: 'temperature'"),
     ],
 )
 def test_a_word_that_cannot_be_a_default_is_refused(word: str, said: str) -> None:

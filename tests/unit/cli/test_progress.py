@@ -28,6 +28,12 @@ def test_the_rest_takes_as_long_as_it_did_so_far() -> None:
     assert describe(progress) == "1 failed, 1 tok/s, 0:00:10 left"
 
 
+def test_the_rate_of_embeddings_is_that_of_their_texts() -> None:
+    later = Batch({"request_counts": {}, "usage": {"input_tokens": 70, "output_tokens": 0}})
+    progress = progress_between(Batch({"request_counts": {}, "usage": {}}), later, elapsed=7.0)
+    assert progress.tokens_per_second == 10.0
+
+
 def test_time_left_is_unknown_before_the_first_answer() -> None:
     progress = progress_between(batch(), batch(), elapsed=0.0)
     assert progress.eta_seconds is None

@@ -93,6 +93,30 @@ def test_an_answer_and_its_calls_can_be_sent_back() -> None:
     assert messages[2]["tool_call_id"] == turn["tool_calls"][0]["id"]
 
 
+def test_what_later_versions_say_of_calls_is_understood() -> None:
+    call = {"type": "function_call", "call_id": "x", "name": "add", "arguments": "{}"}
+    direct = {"caller": {"type": "direct"}, "namespace": None}
+    result = {"type": "function_call_output", "call_id": "x", "name": "add", "output": "2"}
+    messages = rendered([call | direct | {"async": False}, result | direct])
+    assert messages[0]["tool_calls"][0]["function"]["name"] == "add"
+    assert messages[1] == {"role": "tool", "content": "2", "tool_call_id": "x", "name": "add"}
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"caller": {"type": "program", "caller_id": "p"}}, "unsupported_parameter"),
+        ({"caller": "direct"}, "invalid_type"),
+        ({"namespace": "math"}, "unsupported_parameter"),
+        ({"async": True}, "unsupported_parameter"),
+    ],
+)
+def test_calls_that_nobody_here_could_make_are_refused(said: dict[str, Any], code: str) -> None:
+    call = {"type": "function_call", "call_id": "x", "name": "add", "arguments": "{}"}
+    error = refusal(input=[call | said])
+    assert (error.code, error.param) == (code, f"input[0].{next(iter(said))}")
+
+
 def test_messages_have_text_in_parts_of_either_side() -> None:
     said = [{"type": "output_text", "text": "Ho", "annotations": [], "logprobs": []}]
     items = [
@@ -276,7 +300,7 @@ def test_an_answer_is_a_message_item() -> None:
     ]
     assert body["usage"] == {
         "input_tokens": 9,
-        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": 3,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 12,

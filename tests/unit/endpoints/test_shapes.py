@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from batchjobs.endpoints import ENDPOINTS
 from batchjobs.endpoints.shapes import Shape, read_format, read_shape
 from batchjobs.errors import InvalidRequestError
 from executor.request import Grammar, GrammarKind
+from tests.support.endpoint import LINE, MODEL
 
+ROOT = Path(__file__).parents[3]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 
@@ -202,3 +208,21 @@ def test_a_malformed_shape_is_located(body: dict[str, Any], code: str, param: st
 def test_unknown_keys_are_left_out_where_they_are_ignored() -> None:
     body = {"response_format": form(mood=1)}
     assert read_shape(body, ignore_unknown=True) == read(response_format=form())
+
+
+def shown() -> list[dict[str, Any]]:
+    """The lines of the guide and of its example file."""
+    guide = (ROOT / "docs" / "structured_output.md").read_text()
+    written = re.findall(r"```json\n(.*?)```", guide, re.DOTALL)
+    return [json.loads(text) for text in [*written, *_examples()]]
+
+
+def _examples() -> list[str]:
+    return (ROOT / "examples" / "structured_output.jsonl").read_text().splitlines()
+
+
+@pytest.mark.parametrize("line", [pytest.param(line, id=line["custom_id"]) for line in shown()])
+def test_what_the_guide_shows_is_taken(line: dict[str, Any]) -> None:
+    model = replace(MODEL, max_model_len=1000)
+    [request] = ENDPOINTS[line["url"]].prepare(line["body"], LINE, model)
+    assert request.sampling.grammar is not None

@@ -16,7 +16,9 @@ from batchjobs.evals.material import gather
 from batchjobs.evals.rendering import PlannedLine
 from batchjobs.evals.suite_file import read_suite
 from batchjobs.settings import Settings
+from batchjobs.store.s3.bucket import Bucket
 from tests.support.evals import rows, write_suite
+from tests.support.servers.s3 import S3Server
 
 
 def lines(path: Path) -> list[PlannedLine]:
@@ -169,3 +171,15 @@ def test_examples_that_give_the_answers_away_are_refused(tmp_path: Path) -> None
     few = {"source": "items.jsonl", "answer": "{{ n }}"}
     with pytest.raises(InvalidFileError, match="give away"):
         lines(suite_of(tmp_path, request={"prompt": "{{ n }}", "fewshot": few}))
+
+
+def test_a_dataset_is_fetched_from_s3(
+    tmp_path: Path, s3: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = "".join(json.dumps(row) + "\n" for row in rows(2)).encode()
+    bucket.client.put_object(Bucket=bucket.name, Key=f"{bucket.prefix}items.jsonl", Body=data)
+    monkeypatch.setenv("BATCHJOBS_S3_ENDPOINT_URL", str(s3.endpoint_url))
+    found = lines(suite_of(tmp_path, dataset={"source": f"{s3.url}/items.jsonl"}))
+    assert [line.item.id for line in found] == ["item-0", "item-1"]
+    with pytest.raises(InvalidFileError, match=r"cannot be had: .*NoSuchKey"):
+        lines(suite_of(tmp_path, dataset={"source": f"{s3.url}/gone.jsonl"}))

@@ -275,6 +275,16 @@ def test_an_item_that_lost_its_answer_is_a_flip(place: Workplace, tmp_path: Path
     assert found.verdict["word"] == "no verdict"
 
 
+def test_a_wrong_answer_that_is_none_any_more_is_neither_broken_nor_fixed(
+    place: Workplace, tmp_path: Path
+) -> None:
+    path = write_suite(tmp_path, rows(3))
+    before = run_suite(place, path, lambda text: "9" if text == "1" else text)
+    after = run_suite(place, path, lambda text: "" if text == "1" else text)
+    [flip] = compare_runs(place.deployment, before, after).flips
+    assert (flip.item, flip.way, flip.before, flip.after) == ("item-1", "changed", 0.0, None)
+
+
 def test_only_runs_of_one_suite_and_condition_are_pinned_together(
     place: Workplace, tmp_path: Path
 ) -> None:

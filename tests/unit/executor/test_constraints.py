@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from executor.constraints import advance
 from executor.engine import Engine
 from executor.fake import EOS, ByteTokenizer, HashModel, fake_engine
 from executor.grammar import GrammarError, Mask, Matcher
 from executor.llguidance_grammar import LLGuidance
 from executor.request import Choice, Completion, FinishReason, Grammar, GrammarKind, Request
 from executor.sampling import token_logprobs
+from executor.sequence import Group, Sequence
 from executor.settings import Scheduling
 from tests.support.engine_runs import alone, limits, request, run
 
@@ -290,6 +292,10 @@ def test_the_library_is_never_asked_of_an_answer_that_has_stopped() -> None:
     assert all(c.error is None for c in run(engine, *mixed(9)).values())
 
 
-def test_an_error_names_what_is_to_blame() -> None:
-    error = GrammarError("no", part="x")
-    assert (str(error), error.part) == ("no", "x")
+def test_a_token_that_no_mask_would_have_let_through_is_told() -> None:
+    library = LLGuidance(ByteTokenizer())
+    group = Group(request("a", grammar=choice("tea")))
+    matcher = library.compile(choice("tea")).matcher()
+    sequence = Sequence(group=group, index=0, tokens=[], watcher=None, matcher=matcher)
+    with pytest.raises(GrammarError, match="other parameters of the request leave nothing"):
+        list(advance(sequence, ord("x")))

@@ -142,6 +142,13 @@ def test_the_longest_text_is_what_model_and_settings_allow(
     assert len(embed(build(tmp_path), full)[0]) == 32
 
 
+def test_positions_that_are_not_packed_end_where_the_model_ends(tmp_path: Path) -> None:
+    save_tiny_embedder(tmp_path, "mpnet", pooling=MEAN)  # 256 positions, from the third on
+    ready = build(tmp_path)
+    assert ready.engine.limits.max_model_len == 254
+    assert len(embed(ready, [(7,) * 254])[0]) == 32
+
+
 def test_what_no_encoder_computes_right_is_refused(tmp_path: Path) -> None:
     save_tiny_embedder(tmp_path, pooling={"pooling_mode": "attention"})
     with pytest.raises(UnsupportedModelError, match="cannot be understood"):

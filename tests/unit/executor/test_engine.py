@@ -73,6 +73,17 @@ def test_a_stop_token_ends_an_answer_and_is_left_out_of_it() -> None:
     assert answer.generated_tokens == first + 1
 
 
+def test_what_ended_an_answer_may_be_left_in_it() -> None:
+    free = alone(request("a", max_tokens=8, ignore_eos=True)).choices[0]
+    for stop in ({"stop": (free.text[2:4],)}, {"stop_token_ids": (free.token_ids[3],)}):
+        asked = {"max_tokens": 8, "ignore_eos": True, **stop}
+        [cut] = alone(request("a", **asked)).choices
+        [kept] = alone(request("a", include_stop_str_in_output=True, **asked)).choices
+        assert kept.generated_tokens == cut.generated_tokens == len(kept.token_ids)
+        assert kept.text == free.text[: len(kept.token_ids)]
+        assert len(cut.text) < len(kept.text)
+
+
 def test_no_stop_token_comes_before_the_least_length() -> None:
     stops = tuple(range(97, 123))
     [answer] = alone(request("a", max_tokens=12, min_tokens=6, stop_token_ids=stops)).choices

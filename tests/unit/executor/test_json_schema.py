@@ -31,6 +31,37 @@ def test_data_within_a_schema_is_left_alone() -> None:
     assert read_schema(json.dumps({"const": {"format": "path"}})) == {"const": {"format": "path"}}
 
 
+A = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {}}}}}
+
+
+def test_objects_that_do_not_speak_of_further_properties_get_none() -> None:
+    read = read_schema(json.dumps(A))
+    assert read["additionalProperties"] is False
+    assert read["properties"]["a"]["additionalProperties"] is False
+    choices = read_schema(json.dumps({"anyOf": [A, {"type": "null"}]}))
+    assert choices["anyOf"][0] == read
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {"type": "object", "properties": {}},
+        {"properties": {"a": {}}, "additionalProperties": True},
+        {"properties": {"a": {}}, "additionalProperties": {"type": "integer"}},
+        {"properties": {"a": {}}, "patternProperties": {"^b": {}}},
+        {"properties": {"a": {}}, "required": ["b"]},
+        {"properties": {"a": {}}, "minProperties": 1},
+        {"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]},
+        {"oneOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]},
+        {"properties": {"a": {}}, "anyOf": [{"properties": {"b": {}}}, {"required": ["a"]}]},
+        {"$ref": "#/$defs/x", "required": ["b"], "$defs": {"x": {"properties": {"a": {}}}}},
+    ],
+)
+def test_objects_that_may_have_further_properties_keep_them(schema: dict[str, object]) -> None:
+    assert read_schema(json.dumps(schema)) == schema
+
+
 @pytest.mark.parametrize(
     ("schema", "is_kept"),
     [
@@ -39,6 +70,7 @@ def test_data_within_a_schema_is_left_alone() -> None:
         ({"minProperties": 2, "required": ["a", "b"]}, True),
         ({"minProperties": 3, "required": ["a", "b"]}, False),
         ({"minProperties": 2, "additionalProperties": False}, True),
+        ({"minProperties": 2, "properties": {"a": True}}, False),
         ({"minProperties": 2, "additionalProperties": False, "patternProperties": {}}, False),
     ],
 )

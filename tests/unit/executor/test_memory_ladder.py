@@ -10,7 +10,7 @@ import pytest
 
 from executor.engine import Engine
 from executor.fake import ByteTokenizer
-from executor.memory_ladder import is_out_of_memory
+from executor.out_of_memory import is_out_of_memory
 from executor.request import Completion, Request
 from executor.settings import Limits, Scheduling
 from tests.support.engine_runs import alone, limits, request, run

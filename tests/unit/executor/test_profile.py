@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from executor.layer_profile import is_linear, watch_layers
+from executor.linear import LinearPart, SharedProduct
 from executor.profile import NO_PROFILE, Part, Profile
 
 
@@ -113,7 +114,13 @@ def test_watched_layers_are_charged_and_get_the_profile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "expected"), [(nn.Linear(1, 1), True), (nn.ReLU(), False), (nn.LayerNorm(1), False)]
+    ("layer", "expected"),
+    [
+        (nn.Linear(1, 1), True),
+        (LinearPart(SharedProduct(nn.Linear(1, 1), [1]), 0), True),
+        (nn.ReLU(), False),
+        (nn.LayerNorm(1), False),
+    ],
 )
 def test_linear_layers_are_known(layer: nn.Module, expected: bool) -> None:
     assert is_linear(layer) is expected

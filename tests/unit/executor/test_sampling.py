@@ -102,6 +102,16 @@ def test_filtered_probabilities_stay_finite_at_a_tiny_temperature() -> None:
     assert torch.isfinite(probabilities).all()
 
 
+@pytest.mark.parametrize("top_p", [1.0, 0.5])
+def test_a_row_that_leaves_nothing_gives_some_token_and_harms_no_other(top_p: float) -> None:
+    logits = random_logits(3)
+    logits[1] = -torch.inf
+    params = SamplingParams(temperature=0.7, top_p=top_p, seed=3)
+    tokens = sample(logits, [row(params)] * 3)
+    assert 0 <= tokens[1] < VOCABULARY
+    assert tokens[::2] == sample(logits[::2], [row(params)] * 2)
+
+
 def test_sample_is_greedy_at_temperature_zero() -> None:
     logits = random_logits(8)
     rows = [row(SamplingParams(temperature=0))] * 8

@@ -28,6 +28,13 @@ def test_stop_is_found_when_its_last_token_comes() -> None:
     assert watcher.tokens_before(4) == 4
 
 
+def test_a_stop_that_is_kept_is_cut_behind() -> None:
+    watcher = StopWatcher(ByteTokenizer().stream(), ["cd", "bcd"], keeps=True)
+    cuts = [watcher.step(byte, watching=True) for byte in b"abcd"]
+    assert cuts == [None, None, None, 4]
+    assert watcher.tokens_before(4) == 4
+
+
 def test_earliest_of_several_stops_wins() -> None:
     cut, _ = watch("abcd", ["bcd", "cd", "d"])
     assert cut == 1

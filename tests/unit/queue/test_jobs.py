@@ -379,6 +379,7 @@ def test_publish_sets_state_moment_files_and_counts_together(
         prompt_tokens=20,
         cached_tokens=2,
         completion_tokens=10,
+        reasoning_tokens=4,
         input_bytes=9,
     )
     assert publish(deployment, job_id, final)
@@ -390,6 +391,7 @@ def test_publish_sets_state_moment_files_and_counts_together(
         tally = tallies.tally(session, job)
     assert (tally.completed, tally.failed) == (1, 1)
     assert (tally.prompt_tokens, tally.cached_tokens, tally.completion_tokens) == (20, 2, 10)
+    assert tally.reasoning_tokens == 4
     assert tally.input_bytes == job.total_bytes
     assert not publish(deployment, job_id)
 
@@ -415,6 +417,7 @@ def test_tally_of_a_running_job_sums_its_parts(deployment: Deployment) -> None:
             prompt_tokens=30,
             cached_tokens=3,
             completion_tokens=15,
+            reasoning_tokens=6,
             input_bytes=300,
         )
 

@@ -6,7 +6,9 @@ import pytest
 
 from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
-from batchjobs.worker.engines import KeptEngines, fingerprint
+from batchjobs.settings import Settings
+from batchjobs.worker.engines import KeptEngines, LoadedModel
+from batchjobs.worker.fingerprints import fingerprint
 from tests.support.engines import FakeEngines
 
 
@@ -48,4 +50,17 @@ def test_another_configuration_is_loaded_and_has_its_own_fingerprint(
     for wanted in (plain, configured, configured):
         kept.load(wanted)
     assert engines.loaded == ["a", "a"]
-    assert fingerprint(plain, "float32") != fingerprint(configured, "float32")
+    assert fingerprint(plain, "float32", Settings()) != fingerprint(
+        configured, "float32", Settings()
+    )
+
+
+def test_quantized_weights_are_named_in_the_fingerprint_and_in_reports() -> None:
+    full = fingerprint(model("a"), "float32", Settings())
+    assert fingerprint(model("a"), "float32", Settings(), quantization="int8") == f"{full}_int8"
+    loaded = FakeEngines().load(model("a"))
+    assert loaded.called("a") == "a"
+    quantized = LoadedModel(
+        engine=loaded.engine, tokenizer=loaded.tokenizer, fingerprint="fp", quantization="int8"
+    )
+    assert quantized.called("a") == "a (int8)"

@@ -86,6 +86,11 @@ def test_a_good_run_needs_no_advice() -> None:
         (FIGURES, Symptoms(steps=100, slots_short=21), "raise BATCHJOBS_MAX_NUM_SEQS (now 4)"),
         (replace(FIGURES, preemptions=6), Symptoms(steps=100), "lower BATCHJOBS_MAX_NUM_SEQS"),
         (
+            replace(FIGURES, out_of_memory_steps=3),
+            Symptoms(steps=100),
+            "3 steps did not fit the memory",
+        ),
+        (
             replace(FIGURES, recomputed_tokens=41),
             Symptoms(steps=100),
             "lower BATCHJOBS_MAX_NUM_SEQS",
