@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from batchjobs.evals import pins, runs
 from batchjobs.evals.states import Purpose
@@ -145,6 +145,9 @@ def _newest(session: Session, suite: str | None) -> Sequence[EvalRun]:
     placed = judged.subquery()
     query = select(EvalRun).join(placed, placed.c.id == EvalRun.id)
     query = query.where(placed.c.place <= RECENT_RUNS)
+    query = query.options(
+        defer(EvalRun.conditions, raiseload=True), defer(EvalRun.jobs, raiseload=True)
+    )
     return session.scalars(query.order_by(EvalRun.created_at.desc(), EvalRun.id.desc())).all()
 
 
