@@ -100,7 +100,7 @@
       { label: "Run of", value: (_, index) => (index === null || index === undefined ? "–" : `${day(rows, index)}${rows[index]?.dataset.word ? `, ${rows[index].dataset.word}` : ""}`) },
       line("high", { width: 0, stroke: "transparent", class: "unsaid" }),
       line("low", { width: 0, stroke: "transparent", class: "unsaid" }),
-      line("Baseline", { width: 1.25, stroke: colour("--soft"), dash: [5, 4], class: holder.dataset.mean ? "" : "unsaid" }),
+      line("Baseline", { width: 1.25, stroke: colour("--soft"), dash: [5, 4], class: holder.dataset.mean ? "baseline" : "unsaid" }),
       line("Score", { width: 1.5, stroke: colour("--c1") }),
     ],
     hooks: { draw: [drawMarks(rows)] },
