@@ -44,6 +44,8 @@ class Settings(BaseSettings):
     """Celery's, with its password; None lets workers find out by themselves."""
     metrics_token: SecretStr | None = None
     """Opens `/metrics`; None leaves them open where the API needs no keys."""
+    allowed_hosts: str = ""
+    """Names apart by commas that a server without keys may be asked by, besides its own."""
     debug: bool = False
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] | None = None
@@ -174,6 +176,10 @@ class Settings(BaseSettings):
         is_secret = name in cls.secrets() or "@" in str(first["input"])
         value = "" if is_secret else f" (it is {first['input']!r})"
         return f"{where} is not usable: {why}{value}."
+
+    @property
+    def allowed_host_names(self) -> tuple[str, ...]:
+        return tuple(word.strip() for word in self.allowed_hosts.split(",") if word.strip())
 
     @property
     def mail_recipients(self) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ from batchjobs.models import Job
 from batchjobs.outlook import NOTHING_AHEAD, Outlook
 from batchjobs.queue import jobs, repeats, tallies
 from batchjobs.queue.repeats import RequestName
+from batchjobs.queue.tallies import Tally
 from batchjobs.queue.terms import MAX_PRIORITY
 from batchjobs.results import results_so_far
 from batchjobs.retry import retry
@@ -71,7 +72,7 @@ def create(
 
     def make(session: Session) -> wire.Wire:
         if name is not None and (job := repeats.earlier(session, name, tenant=tenant)):
-            return _object(session, job)
+            return _load_object(session, job)
         job = jobs.create(
             session,
             deployment.clock,
@@ -87,7 +88,7 @@ def create(
             request=name,
             tenant=tenant,
         )
-        return _object(session, job)
+        return _load_object(session, job)
 
     batch = deployment.database.transact(make)
     caretaker.ring()
@@ -102,7 +103,11 @@ def index(deployment: Service, tenant: Tenant, forecast: Ahead, request: Request
     outlooks = forecast.outlooks()
     with deployment.database.read() as session:
         found, has_more = jobs.page(session, limit=limit, after=after, tenant=tenant)
-        data = [_object(session, job, outlooks.get(job.id, NOTHING_AHEAD)) for job in found]
+        sums = tallies.tallies(session, found)
+        data = [
+            _object(session, job, sums[job.id], outlooks.get(job.id, NOTHING_AHEAD))
+            for job in found
+        ]
         page = wire.list_page(data, has_more=has_more)
     return json_answer(page)
 
@@ -137,7 +142,8 @@ async def retrieve(
 @router.post("/{batch_id}/cancel")
 def cancel(deployment: Service, tenant: Tenant, caretaker: Care, batch_id: str) -> Response:
     def end(session: Session) -> wire.Wire:
-        return _object(session, jobs.cancel(session, deployment.clock, batch_id, tenant=tenant))
+        job = jobs.cancel(session, deployment.clock, batch_id, tenant=tenant)
+        return _load_object(session, job)
 
     batch = deployment.database.transact(end)
     caretaker.ring()
@@ -217,9 +223,13 @@ def _name(request: Request, body: dict[str, Any]) -> RequestName | None:
 def _load(deployment: Deployment, tenant: str, forecast: Forecast, batch_id: str) -> wire.Wire:
     outlook = forecast.outlooks().get(batch_id, NOTHING_AHEAD)
     with deployment.database.read() as session:
-        return _object(session, jobs.get(session, batch_id, tenant=tenant), outlook)
+        return _load_object(session, jobs.get(session, batch_id, tenant=tenant), outlook)
 
 
-def _object(session: Session, job: Job, outlook: Outlook = NOTHING_AHEAD) -> wire.Wire:
+def _load_object(session: Session, job: Job, outlook: Outlook = NOTHING_AHEAD) -> wire.Wire:
+    return _object(session, job, tallies.tally(session, job), outlook)
+
+
+def _object(session: Session, job: Job, tally: Tally, outlook: Outlook) -> wire.Wire:
     errors = jobs.errors(session, job.id) if job.status == JobState.FAILED else ()
-    return wire.batch_object(job, tallies.tally(session, job), errors, outlook)
+    return wire.batch_object(job, tally, errors, outlook)

@@ -13,6 +13,7 @@ from types import FrameType
 import uvicorn
 
 from batchjobs.api.app import create_app
+from batchjobs.api.names import names_of
 from batchjobs.deployment import Deployment
 
 _BACKLOG = 2048
@@ -30,7 +31,8 @@ def serve(
 
     Raises OSError if the address cannot be listened on.
     """
-    app = create_app(deployment, require_keys=require_keys)
+    names = None if require_keys else names_of(host, deployment.settings)
+    app = create_app(deployment, require_keys=require_keys, names=names)
     config = uvicorn.Config(
         app,
         log_config=None,

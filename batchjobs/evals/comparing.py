@@ -60,9 +60,12 @@ def compare_runs(
     *,
     metric: str | None = None,
     tag: str | None = None,
+    only_broken: bool | None = None,
+    skip: int = 0,
     texts: int = 20,
 ) -> RunComparison:
-    """`texts` says of how many items that differ the answers are read.
+    """`texts` says of how many items that differ the answers are read, behind the first `skip`;
+    with `only_broken`, only those that broke, or if it is False that are fixed, are among them.
 
     Raises ConflictError for a run without scores, or without this metric.
     """
@@ -71,7 +74,9 @@ def compare_runs(
     with deployment.database.read() as session:
         found = judging.wire(judging.compare(session, before, after, suite, name))
         flips = history.flips(session, [before.id], [after.id], name, tag=tag)
-        items = [flip.item for flip in flips[:texts]]
+        chosen = [flip for flip in flips if only_broken in (None, flip.is_broken)]
+        shown = chosen[skip : skip + texts]
+        items = [flip.item for flip in shown]
         was = history.answers_of(session, deployment.store, before, items)
         now = history.answers_of(session, deployment.store, after, items)
     if tag is not None:
@@ -82,5 +87,5 @@ def compare_runs(
         metric=name,
         verdict=found,
         flips=flips,
-        texts=[(flip, was[flip.item], now[flip.item]) for flip in flips[:texts]],
+        texts=[(flip, was[flip.item], now[flip.item]) for flip in shown],
     )

@@ -12,18 +12,8 @@ from sqlalchemy.orm import Session, aliased
 
 from batchjobs.evals import runs
 from batchjobs.evals.outcomes import Conditions, ItemOutcome, Missing, ScoredRun
-from batchjobs.evals.tables import EvalAnswer, EvalPin, EvalRun, EvalScore
+from batchjobs.evals.tables import EvalAnswer, EvalRun, EvalScore
 from batchjobs.store.base import ObjectStore
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteSummary:
-    """`newest` is its last run of the kind that is judged; `pinned` counts the baseline's runs."""
-
-    suite: str
-    runs: int
-    pinned: int
-    newest: EvalRun | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,29 +69,6 @@ class Flip:
         the other way round."""
         before, after = self.before or 0.0, self.after or 0.0
         return "changed" if before == after else "broken" if after < before else "fixed"
-
-
-def suites(session: Session) -> list[SuiteSummary]:
-    """Every suite that has runs, by name."""
-    counted = session.execute(
-        select(EvalRun.suite, func.count()).group_by(EvalRun.suite).order_by(EvalRun.suite)
-    ).all()
-    pins: dict[str, int] = dict(
-        session.execute(
-            select(EvalPin.suite, func.count())
-            .where(EvalPin.unpinned_at.is_(None))
-            .group_by(EvalPin.suite)
-        ).all()
-    )
-    return [
-        SuiteSummary(
-            suite=suite,
-            runs=count,
-            pinned=pins.get(suite, 0),
-            newest=next(iter(runs.page(session, limit=1, suite=suite)[0]), None),
-        )
-        for suite, count in counted
-    ]
 
 
 def scored_run(session: Session, run: EvalRun, metric: str | None = None) -> ScoredRun:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from batchjobs.evals import pins
 from batchjobs.evals.history import scored_run
 from batchjobs.evals.outcomes import ScoredRun
-from batchjobs.evals.statistics.scores import score
+from batchjobs.evals.statistics.scores import Score, score
 from batchjobs.evals.statistics.simulation import Simulation, simulate
 from batchjobs.evals.statistics.validity import Limits
 from batchjobs.evals.statistics.verdict import Case, Verdict, verdict, verdicts
@@ -75,6 +75,11 @@ def add_intervals(session: Session, run: EvalRun) -> None:
         interval = None if found is None else [found.interval.low, found.interval.high]
         scores[metric] = {**known, "interval": interval}
     run.scores = scores
+
+
+def score_together(session: Session, runs: Sequence[EvalRun], metric: str) -> Score | None:
+    """Of several runs of the same items; None without any, or where no item has a score."""
+    return score([scored_run(session, run, metric) for run in runs]) if runs else None
 
 
 def wire(found: Verdict) -> dict[str, Any]:

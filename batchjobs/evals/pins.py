@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from batchjobs.clock import Clock
@@ -55,6 +55,12 @@ def pinned(session: Session, suite: str) -> Sequence[EvalRun]:
         .where(EvalPin.suite == suite, EvalPin.unpinned_at.is_(None))
     )
     return session.scalars(query.order_by(EvalRun.created_at, EvalRun.id)).all()
+
+
+def counts(session: Session) -> dict[str, int]:
+    """How many runs each suite's baseline has; suites without one are left out."""
+    query = select(EvalPin.suite, func.count()).where(EvalPin.unpinned_at.is_(None))
+    return dict(session.execute(query.group_by(EvalPin.suite)).all())
 
 
 def baseline_for(session: Session, run: EvalRun) -> Sequence[EvalRun]:

@@ -17,8 +17,12 @@ from batchjobs.clock import Clock
 from batchjobs.errors import ConflictError, NotFoundError
 from batchjobs.evals.states import ENDED, RUN_NEXT, Purpose, RunState
 from batchjobs.evals.tables import EvalAnswer, EvalRun, EvalScore
+from batchjobs.models import Job
 
 ROWS_AT_A_TIME = 1000
+METADATA_RUN = "eval_run"
+METADATA_SUITE = "eval_suite"
+"""Keys of a job's metadata that say what it is of."""
 
 
 def get(session: Session, run_id: str) -> EvalRun:
@@ -27,6 +31,19 @@ def get(session: Session, run_id: str) -> EvalRun:
     if run is None:
         raise NotFoundError(f"No eval run found with id '{run_id}'; see: batchjobs evals list")
     return run
+
+
+def of_job(session: Session, job: Job) -> EvalRun | None:
+    """The run that a job answers or judges for. What a job says of itself anybody can write: the
+    run must say the same."""
+    named = (job.job_metadata or {}).get(METADATA_RUN)
+    run = session.get(EvalRun, named) if isinstance(named, str) else None
+    return run if run is not None and job.id in jobs_of(run) else None
+
+
+def jobs_of(run: EvalRun) -> list[str]:
+    """Those that answer, then those that judge."""
+    return [*run.jobs["answers"], *filter(None, run.jobs["judges"].values())]
 
 
 def page(

@@ -16,6 +16,7 @@ from batchjobs.errors import InvalidFileError, UsageError
 from batchjobs.evals import runs
 from batchjobs.evals.material import gather
 from batchjobs.evals.rendering import PlannedLine
+from batchjobs.evals.runs import METADATA_RUN, METADATA_SUITE
 from batchjobs.evals.states import Purpose, RunState
 from batchjobs.evals.submission import Digests, RequestFiles, write_plan
 from batchjobs.evals.suite import Suite
@@ -27,9 +28,6 @@ from batchjobs.store.base import ObjectWriter
 from batchjobs.store.layout import eval_key
 
 DEFAULT_WINDOW = "24h"
-METADATA_RUN = "eval_run"
-METADATA_SUITE = "eval_suite"
-"""Keys of a job's metadata that say what it is of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

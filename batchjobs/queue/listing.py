@@ -106,6 +106,12 @@ def page(
     )
 
 
+def named(session: Session, job_ids: Collection[str], *, tenant: str) -> dict[str, Job]:
+    """Those of these jobs that are still there, by id."""
+    query = select(Job).where(Job.id.in_(job_ids), Job.tenant == tenant)
+    return {job.id: job for job in session.scalars(query)}
+
+
 def find(session: Session, job: Job) -> Listed:
     """One job as the list has it."""
     filename = session.scalar(

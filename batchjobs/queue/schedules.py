@@ -44,6 +44,10 @@ def get(session: Session, name: str, *, tenant: str = DEFAULT_TENANT) -> Schedul
     return found
 
 
+def of_id(session: Session, schedule_id: str) -> Schedule | None:
+    return session.get(Schedule, schedule_id)
+
+
 def every(session: Session, *, tenant: str | None = None) -> Sequence[Schedule]:
     """In the order of their names."""
     query = select(Schedule).order_by(Schedule.name, Schedule.tenant)

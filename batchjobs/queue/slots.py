@@ -62,6 +62,11 @@ def get(session: Session, slot_id: int) -> Slot | None:
     return session.get(Slot, slot_id, populate_existing=True)
 
 
+def of_job(session: Session, job_id: str) -> Slot | None:
+    """The slot that made a job."""
+    return session.scalars(select(Slot).where(Slot.job_id == job_id)).first()
+
+
 def in_state(session: Session, state: SlotState) -> Sequence[Slot]:
     """The oldest first."""
     return session.scalars(

@@ -233,6 +233,12 @@ def night_of(schedule: Schedule, slot: Slot) -> str:
     return f"{schedule.id}.{int(slot.slot_at.timestamp() * 1000)}"
 
 
+def schedule_of_night(session: Session, night: str) -> Schedule | None:
+    """The schedule that a run of this night is of; None if it was begun by hand, or the schedule
+    has been removed."""
+    return schedules.of_id(session, night.partition(".")[0])
+
+
 def _follow(deployment: Deployment, suites: Suites, slot_id: int) -> None:
     """See whether a running slot has come to its end."""
     with deployment.database.read() as session:

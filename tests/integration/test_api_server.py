@@ -137,3 +137,17 @@ def test_address_that_others_reach_needs_a_key_and_says_how_to_create_one(tmp_pa
     assert (server.process.returncode, said) == (0, "")
     assert complaints.count("\n") == 1
     assert "batchjobs keys create NAME" in complaints
+
+
+def test_server_without_keys_is_asked_by_its_own_names_only(tmp_path: Path) -> None:
+    with (
+        running_server(tmp_path, allowed_hosts="gpu.example.org") as server,
+        httpx2.Client(base_url=server.url) as client,
+    ):
+        for host, status in (
+            (server.url.removeprefix("http://"), 200),
+            (socket.gethostname(), 200),
+            ("gpu.example.org:8000", 200),
+            ("evil.example", 403),
+        ):
+            assert client.get("/v1/files", headers={"host": host}).status_code == status, host

@@ -19,11 +19,17 @@ from tests.support.api import new_secret
 from tests.support.browser import FORMS, Form, looking, take_picture, wants_pictures
 from tests.support.jobs import create_job, load_job, open_deployment
 from tests.support.page_jobs import OWNER, add_thousands, answer_more, populate
+from tests.support.page_nights import populate_evals
+from tests.support.page_schedules import populate_schedules
 from tests.support.served import serving
 
 REFRESH_MS = 3000
-KINDS = ("jobs", "jobs-empty", "workers", "sign-in", "job-failures", "answers", "cancel")
-ACCESSIBLE = {"desktop-light": KINDS, "phone-dark": ("jobs", "workers", "job-failures", "answers")}
+KINDS = (
+    *("jobs", "jobs-empty", "workers", "sign-in", "job-failures", "answers", "cancel"),
+    *("schedules", "schedule", "evals", "suite", "run-worse", "run-none", "compare"),
+)
+DARK = ("jobs", "workers", "job-failures", "answers", "schedule", "evals", "suite")
+ACCESSIBLE = {"desktop-light": KINDS, "phone-dark": DARK}
 """Which pages are looked through for what keeps people out: each kind, and both schemes."""
 MAX_SHIFT = 0.02
 """Of what is in sight, by the browser's own measure; 0.1 is what people begin to notice."""
@@ -34,6 +40,7 @@ _SHIFTS = """() => {
     }).observe({ type: "layout-shift" });
     window.isTheSamePage = true;
 }"""
+_TREND = "document.querySelector('#chart-1 canvas')?.toDataURL()"
 _PICTURE = "() => document.querySelector('#chart canvas')?.toDataURL()"
 _COLOURS_OF_CHART = """() => {
     const canvas = document.querySelector("#chart canvas");
@@ -46,13 +53,14 @@ _COLOURS_OF_CHART = """() => {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """A deployment in the middle of a night; `jobs` are its jobs by kind."""
+    """A deployment in the middle of a night; `jobs` are its jobs by kind, `runs` those of evals."""
 
     deployment: Deployment
     url: str
     closed_url: str
     empty_url: str
     jobs: dict[str, str]
+    runs: dict[str, list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +71,9 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
         )
         empty = stack.enter_context(open_deployment(tmp_path_factory.mktemp("empty")))
         stack.enter_context(present(deployment.settings.workers_dir, OWNER))
+        runs = populate_evals(deployment)
         jobs = populate(deployment)
+        populate_schedules(deployment, runs["worse"], jobs["running"])
         add_thousands(deployment, 200)
         yield Night(
             deployment=deployment,
@@ -71,6 +81,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
             closed_url=stack.enter_context(serving(deployment, require_keys=True)),
             empty_url=stack.enter_context(serving(empty)),
             jobs=jobs,
+            runs=runs,
         )
 
 
@@ -81,6 +92,14 @@ def pages_of(night: Night) -> dict[str, str]:
         for kind in ("running", "at_risk", "waiting", "failures", "invalid", "expired")
     }
     failures = jobs["job-failures"]
+    runs = {
+        "run-worse": f"{night.url}/evals/runs/{night.runs['worse'][-1]}",
+        "run-none": f"{night.url}/evals/runs/{night.runs['worse'][6]}",
+        "run-baseline": f"{night.url}/evals/runs/{night.runs['baseline'][0]}",
+        "run-running": f"{night.url}/evals/runs/{night.runs['running'][0]}",
+        "run-failed": f"{night.url}/evals/runs/{night.runs['failed'][0]}",
+    }
+    pair = f"before={night.runs['baseline'][0]}&after={night.runs['worse'][-1]}"
     return {
         "jobs": night.url,
         "jobs-none-fits": f"{night.url}/?q=nothing-like-it",
@@ -93,6 +112,19 @@ def pages_of(night: Night) -> dict[str, str]:
         "answers-running": f"{jobs['job-running']}/answers?q=item-0001",
         "failed": f"{failures}/failed",
         "cancel": f"{jobs['job-running']}/cancel",
+        "schedules": f"{night.url}/schedules",
+        "schedules-empty": f"{night.empty_url}/schedules",
+        "schedule": f"{night.url}/schedules/nightly-evals",
+        "schedule-file": f"{night.url}/schedules/morning-digest",
+        "schedule-paused": f"{night.url}/schedules/weekly-report",
+        "schedule-remove": f"{night.url}/schedules/weekly-report/remove",
+        "evals": f"{night.url}/evals",
+        "evals-empty": f"{night.empty_url}/evals",
+        "suite": f"{night.url}/evals/suites/arithmetic",
+        "suite-bare": f"{night.url}/evals/suites/json-fields",
+        **runs,
+        "run-answers": f"{runs['run-none']}/answers?show=truncated",
+        "compare": f"{night.url}/evals/compare?{pair}",
     }
 
 
@@ -245,6 +277,70 @@ def test_chart_is_drawn_and_follows_the_scheme(browser: Browser, night: Night) -
             look_again(page)
         expect(page.locator("#rates")).to_be_visible()
         expect(page.locator("#chart canvas")).to_have_count(1)
+
+
+def test_schedule_is_run_paused_and_removed_by_keyboard(browser: Browser, night: Night) -> None:
+    with looking(browser) as watched:
+        page = watched.page
+        page.goto(f"{night.url}/schedules")
+        page.get_by_role("link", name="weekly-report").focus()
+        page.keyboard.press("Enter")
+        badge = page.locator(".head .badge")
+        expect(badge).to_have_text("paused")
+        page.get_by_role("button", name="Resume").press("Enter")
+        expect(badge).to_have_text("not run yet")
+        page.get_by_role("button", name="Pause").press("Enter")
+        expect(badge).to_have_text("paused")
+        remove = page.get_by_role("link", name="Remove")
+        remove.press("Enter")
+        expect(page.get_by_role("dialog")).to_contain_text("Remove this schedule?")
+        page.keyboard.press("Escape")
+        expect(remove).to_be_focused()
+        local = page.locator(".facts time[data-local], .dues time[data-local]")
+        expect(local).to_have_count(0)
+        remove.press("Enter")
+        expect(page.get_by_role("button", name="Remove the schedule")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(f"{night.url}/schedules")
+        expect(page.get_by_role("link", name="weekly-report")).to_have_count(0)
+
+
+def test_slot_keeps_its_own_clock(browser: Browser, night: Night) -> None:
+    with looking(browser, Form(size="phone")) as watched:
+        page = watched.page
+        page.clock.install()
+        page.goto(f"{night.url}/schedules/nightly-evals")
+        slot = page.locator(".slots .t-slot time").first
+        said = slot.inner_text()
+        assert said.endswith(" 02:00")
+        with page.expect_response(re.compile("/schedules/nightly-evals$")):
+            look_again(page)
+        expect(slot).to_have_text(said)
+        expect(slot).to_have_attribute("title", re.compile(r" 18:00:00 UTC$"))
+
+
+def test_way_from_a_suite_to_the_items_that_broke(browser: Browser, night: Night) -> None:
+    with looking(browser) as watched:
+        page = watched.page
+        page.goto(f"{night.url}/evals")
+        page.get_by_role("link", name="arithmetic").last.click()
+        expect(page.locator("#chart-1 canvas")).to_be_visible()
+        light = page.evaluate(_TREND)
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_function(f"light => {_TREND} !== light", arg=light)
+        page.get_by_text("The same as a table").click()
+        expect(page.locator("#trend-1 tbody tr")).to_have_count(16)
+        before, after = night.runs["worse"][0], night.runs["worse"][-1]
+        page.locator(f"input[name=before][value={before}]").check()
+        page.locator(f"input[name=after][value={after}]").check()
+        page.get_by_role("button", name="Compare").click()
+        expect(page.locator(".flips > li")).to_have_count(20)
+        page.get_by_label("Tag", exact=True).select_option("kind=add")
+        page.get_by_role("button", name="Show", exact=True).click()
+        expect(page).to_have_url(re.compile("tag=kind%3Dadd"))
+        more = page.locator(".flips summary").first
+        more.press("Enter")
+        expect(page.locator(".flips details[open] .text")).to_be_visible()
 
 
 def test_server_that_is_away_is_told_until_it_answers(browser: Browser, night: Night) -> None:

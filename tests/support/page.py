@@ -20,10 +20,27 @@ OF_A_JOB = (
     ("POST", "/jobs/{job_id}/cancel"),
     ("POST", "/jobs/{job_id}/retry"),
 )
-"""The page's routes that name a job; the other routes name nothing of a tenant."""
+"""The page's routes that name a job."""
+OF_A_SCHEDULE = (
+    ("GET", "/schedules/{name}"),
+    ("GET", "/schedules/{name}/{action}"),
+    ("POST", "/schedules/{name}/pause"),
+    ("POST", "/schedules/{name}/resume"),
+    ("POST", "/schedules/{name}/run"),
+    ("POST", "/schedules/{name}/remove"),
+)
+OPERATORS = (
+    ("GET", "/evals"),
+    ("GET", "/evals/suites/{suite}"),
+    ("GET", "/evals/runs/{run_id}"),
+    ("GET", "/evals/runs/{run_id}/answers"),
+    ("GET", "/evals/compare"),
+    ("GET", "/workers"),
+)
+"""Of all tenants' work together; other tenants are told that there is no such page."""
 NAMELESS = (
     ("GET", "/"),
-    ("GET", "/workers"),
+    ("GET", "/schedules"),
     ("GET", "/sign-in"),
     ("POST", "/sign-in"),
     ("POST", "/sign-out"),

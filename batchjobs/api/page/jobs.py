@@ -10,6 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from batchjobs.api.files import answer_content
 from batchjobs.api.page import job_results
+from batchjobs.api.page.made_by import made_by
 from batchjobs.api.page.rows import NO_AHEAD, Ahead, JobRow
 from batchjobs.api.page.search import read_search
 from batchjobs.api.page.section import Section
@@ -92,6 +93,7 @@ def show(
     with deployment.database.read() as session:
         job = jobs.get(session, job_id, tenant=visitor.tenant)
         row = JobRow.of(listing.find(session, job), ahead)
+        maker = made_by(session, job, visitor)
         problems = jobs.errors(session, job_id) if job.status == JobState.FAILED else ()
         now = deployment.clock.now(session)
     return render(
@@ -99,6 +101,7 @@ def show(
         "job.html",
         row=row,
         now=now,
+        made_by=maker,
         problems=problems[:SHOWN_PROBLEMS],
         problem_count=len(problems),
         reasons=job_results.reasons_of(kept, row),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from batchjobs.api.page import jobs, workers
+from batchjobs.api.page import evals, jobs, schedules, workers
 from batchjobs.api.page.section import Section
 
-SECTIONS: tuple[Section, ...] = (jobs.SECTION, workers.SECTION)
+SECTIONS: tuple[Section, ...] = (
+    jobs.SECTION,
+    schedules.SECTION,
+    evals.SECTION,
+    workers.SECTION,
+)

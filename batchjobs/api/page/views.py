@@ -19,9 +19,9 @@ from starlette.responses import RedirectResponse, Response
 
 from batchjobs import __version__
 from batchjobs.api import failures
-from batchjobs.api.page import words
+from batchjobs.api.origin import check_is_ours
+from batchjobs.api.page import eval_words, words
 from batchjobs.api.page.assets import asset_url
-from batchjobs.api.page.origin import check_origin
 from batchjobs.api.page.visitor import SignInNeededError
 
 SIGN_IN_PATH = "/sign-in"
@@ -48,6 +48,14 @@ _FILTERS = (
     words.rate,
     words.relative,
     words.size,
+    eval_words.p_value,
+    eval_words.point_span,
+    eval_words.points,
+    eval_words.score,
+    eval_words.smallest,
+    eval_words.span,
+    eval_words.utc,
+    eval_words.verdict_tone,
 )
 
 
@@ -59,7 +67,7 @@ class PageRoute(APIRoute):
 
         async def answer(request: Request) -> Response:
             try:
-                check_origin(request)
+                check_is_ours(request)
                 response = await handle(request)
             except SignInNeededError:
                 response = _to_sign_in(request)

@@ -9,6 +9,7 @@ import click
 
 from batchjobs.cli.exits import Exit
 from batchjobs.cli.render import columns, moment, plain, print_json, print_table
+from batchjobs.evals.runs import jobs_of
 from batchjobs.evals.states import Purpose, RunState
 from batchjobs.evals.tables import EvalRun
 from batchjobs.evals.tally import missing_words, shown_score
@@ -38,8 +39,7 @@ def run_facts(run: EvalRun) -> Iterator[tuple[str, str]]:
     if run.prompt_tokens:
         yield "tokens", f"{run.prompt_tokens:,} in, {run.completion_tokens:,} out"
     yield "created", moment(run.created_at.timestamp())
-    jobs = [*run.jobs["answers"], *filter(None, run.jobs["judges"].values())]
-    yield "jobs", ", ".join(jobs)
+    yield "jobs", ", ".join(jobs_of(run))
     if run.verdict is not None:
         yield "verdict", plain(run.verdict["sentence"])
 

@@ -12,28 +12,11 @@ from batchjobs.deployment import Deployment
 from batchjobs.evals import history, pins, runs
 from batchjobs.evals.history import AnswerRecord, Flip
 from batchjobs.evals.starting import suite_of
-from batchjobs.evals.states import Purpose
 from batchjobs.evals.suite import Suite
 from batchjobs.evals.tables import EvalRun
+from batchjobs.evals.trends import TrendPoint, alike, points
 
-TREND_RUNS = 60
 SHOWN_FLIPS = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrendPoint:
-    """A scored run of the suite; `low` and `high` are its 95 % interval."""
-
-    run: str
-    model: str
-    at: float
-    """Seconds of the epoch."""
-    score: float
-    low: float
-    high: float
-    word: str | None
-    is_pinned: bool
-    is_this: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,39 +80,10 @@ def gather(deployment: Deployment, run_id: str, *, flips: int = SHOWN_FLIPS) -> 
 
 
 def _trend(session: Session, run: EvalRun) -> tuple[list[TrendPoint], EvalRun | None]:
-    """Runs of the suite that compare with this one, the oldest first."""
-    pinned = {one.id for one in pins.pinned(session, run.suite)}
-    page, _ = runs.page(session, limit=TREND_RUNS, suite=run.suite)
-    alike = [
-        one
-        for one in page
-        if one.scores is not None
-        and one.purpose != Purpose.CONFIRMATION
-        and one.metric == run.metric
-        and one.created_at <= run.created_at
-        and not pins.unlike_conditions(one, run)
-    ]
-    points = [_point(one, run, pinned) for one in reversed(alike)]
-    last = next((one for one in alike if one.id != run.id and one.model == run.model), None)
-    return [point for point in points if point is not None], last
-
-
-def _point(one: EvalRun, run: EvalRun, pinned: set[str]) -> TrendPoint | None:
-    found = (one.scores or {})[one.metric]
-    if found["mean"] is None:
-        return None
-    low, high = found.get("interval") or (found["mean"], found["mean"])
-    return TrendPoint(
-        run=one.id,
-        model=one.model,
-        at=one.created_at.timestamp(),
-        score=found["mean"],
-        low=low,
-        high=high,
-        word=one.word,
-        is_pinned=one.id in pinned,
-        is_this=one.id == run.id,
-    )
+    """Runs of the suite that compare with this one, the oldest first; and its last one."""
+    found = alike(session, run)
+    last = next((one for one in found if one.id != run.id and one.model == run.model), None)
+    return points(session, run, found), last
 
 
 def _flips(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from batchjobs.evals.reporting.content import TrendPoint
 from batchjobs.evals.tally import shown_score
+from batchjobs.evals.trends import TrendPoint
 
 WIDTH, HEIGHT = 720, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 12, 24

@@ -248,7 +248,7 @@ def everything_of(client: TestClient) -> Any:
 
 
 def test_every_route_stands_in_a_table(app: FastAPI) -> None:
-    of_the_page = {*page.OF_A_JOB, *page.NAMELESS}
+    of_the_page = {*page.OF_A_JOB, *page.OF_A_SCHEDULE, *page.OPERATORS, *page.NAMELESS}
     assert set(routes_of(app.routes)) == {*NAMING, *NAMELESS, *of_the_page}
 
 

@@ -27,7 +27,7 @@
   };
 
   const tellTimes = () => {
-    for (const element of document.querySelectorAll("time[datetime]")) {
+    for (const element of document.querySelectorAll("time[datetime]:not([data-local])")) {
       const moment = new Date(element.dateTime);
       write(element, "textContent", relative(moment));
       write(element, "title", EXACT.format(moment));
