@@ -96,7 +96,10 @@ def test_server_stops_although_a_client_waits(tmp_path: Path) -> None:
         url = httpx2.URL(server.url)
         waiting.connect((url.host, url.port))
         tag = client.get(f"/v1/batches/{batch_id}").headers["etag"]
-        request = f"GET /v1/batches/{batch_id}?wait=60 HTTP/1.1\r\nhost: {url.host}\r\nif-none-match: {tag}"
+        request = (
+            f"GET /v1/batches/{batch_id}?wait=60 HTTP/1.1\r\n"
+            f"host: {url.host}\r\nif-none-match: {tag}"
+        )
         waiting.sendall(f"{request}\r\n\r\n".encode())
         # What is answered after it was sent was also read after it.
         assert client.get("/healthz").status_code == 200
