@@ -58,6 +58,7 @@ def test_three_beats_run_a_slot_once_and_one_that_is_killed_loses_none(
         first, *_ = [up.enter_context(beat(tmp_path, **settings)) for _ in range(3)]
         eventually(lambda: status_of(deployment) in (["running"], ["failed"]))
         first.kill()
+        eventually(lambda: status_of(deployment) == ["failed"])
         Desk(deployment).run("nightly")
         eventually(lambda: status_of(deployment) == ["failed", "failed"])
         slots = slots_of(deployment)
