@@ -113,6 +113,8 @@ def run_batch(
             endpoint=lines[0]["url"],
             completion_window="24h",
         )
+        while client.batches.retrieve(batch.id).status == "validating":
+            pass
         run_jobs(
             deployment,
             job_id=batch.id,
