@@ -116,18 +116,6 @@ class SamplingParams:
         """Whether tokens are chosen by other logits than the model's own."""
         return self.penalizes or bool(self.logit_bias) or self.allowed_token_ids is not None
 
-    @property
-    def is_plain_greedy(self) -> bool:
-        """Whether each token is the one with the greatest of the model's own logits, whatever the
-        answer has so far, and nothing is asked of the prompt but to be gone on from: what may be
-        guessed ahead and compared. Log-probabilities of the answer are no hindrance."""
-        return (
-            self.temperature == 0
-            and not self.changes_logits
-            and not self.min_tokens
-            and self.prompt_logprobs is None
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolingParams:

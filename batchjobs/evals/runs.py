@@ -73,12 +73,6 @@ def page(
     return found[:limit], len(found) > limit > 0
 
 
-def unended(session: Session) -> Sequence[str]:
-    """Ids of runs that are still to be finished, the oldest first."""
-    query = select(EvalRun.id).where(EvalRun.state.not_in(ENDED)).order_by(EvalRun.created_at)
-    return session.scalars(query).all()
-
-
 def of_night(session: Session, night: str) -> Sequence[EvalRun]:
     """The runs that are judged together, in the order they were started."""
     query = select(EvalRun).where(EvalRun.night == night, EvalRun.purpose == Purpose.RUN)

@@ -29,7 +29,6 @@ RUN_NEXT: dict[RunState, frozenset[RunState]] = {
 }
 
 ENDED = frozenset(state for state, following in RUN_NEXT.items() if not following)
-WITH_SCORES = frozenset({RunState.SCORED, RunState.FINISHED})
 
 
 class Purpose(StrEnum):

@@ -130,7 +130,3 @@ def move(
 def note_runs(session: Session, slot_id: int, runs: Mapping[str, str]) -> None:
     """What has been started of a slot, though it may not be all yet."""
     session.execute(update(Slot).where(Slot.id == slot_id).values(runs=dict(runs)))
-
-
-def note_words(session: Session, slot_id: int, words: Mapping[str, str]) -> None:
-    session.execute(update(Slot).where(Slot.id == slot_id).values(words=dict(words)))

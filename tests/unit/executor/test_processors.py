@@ -209,22 +209,3 @@ def test_history_leaves_the_prompt_out_where_no_penalty_is_of_it() -> None:
     assert len(history) == 0
     history.follow([5, 6, 5, 6])
     assert dict(zip(history.tokens(), history.counts(), strict=True)) == {6: 1}
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"presence_penalty": 0.1},
-        {"frequency_penalty": -0.1},
-        {"repetition_penalty": 1.1},
-        {"logit_bias": ((1, 1.0),)},
-        {"allowed_token_ids": (1,)},
-        {"min_tokens": 1},
-        {"prompt_logprobs": 0},
-        {"temperature": 0.1},
-    ],
-)
-def test_only_a_greedy_answer_of_the_models_own_logits_is_plain(asked: dict[str, Any]) -> None:
-    plain = {"temperature": 0.0, "max_tokens": 9}
-    assert SamplingParams(**plain, logprobs=2, stop_token_ids=(4,)).is_plain_greedy
-    assert not SamplingParams(**{**plain, **asked}).is_plain_greedy

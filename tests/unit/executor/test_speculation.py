@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from executor.engine import Engine
 from executor.fake import EOS, ByteTokenizer, HashModel, fake_engine
-from executor.request import FinishReason, Request, SamplingParams
+from executor.request import FinishReason, Grammar, GrammarKind, Request, SamplingParams
 from executor.sequence import Group, Sequence
 from executor.settings import Limits, Scheduling, Speculation
 from executor.span import Span
@@ -179,6 +180,24 @@ def test_request_with_a_parameter_that_nobody_knows_is_not_speculated() -> None:
     assert may_be_speculated(asked(SamplingParams(temperature=0.5, seed=3, stop=("x",))))
     assert may_be_speculated(asked(FutureParams()))
     assert not may_be_speculated(asked(FutureParams(presence_penalty=0.5)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "may_be"),
+    [
+        ({"presence_penalty": 0.1}, False),
+        ({"frequency_penalty": -0.1}, False),
+        ({"repetition_penalty": 1.1}, False),
+        ({"grammar": Grammar(kind=GrammarKind.REGEX, text="a+")}, False),
+        ({"logit_bias": ((1, 1.0),), "allowed_token_ids": (1,)}, True),
+        ({"prompt_logprobs": 0, "min_tokens": 1, "stop_token_ids": (4,)}, True),
+    ],
+)
+def test_what_looks_at_the_tokens_before_is_not_speculated(
+    asked: dict[str, Any], may_be: bool
+) -> None:
+    made = Request(id="r", prompt_token_ids=(1,), sampling=SamplingParams(**asked))
+    assert may_be_speculated(made) == may_be
 
 
 def test_rows_behind_a_wrong_guess_are_dropped() -> None:
