@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
+from batchjobs.evals.figures import Figures
 from batchjobs.evals.outcomes import Missing
 from batchjobs.evals.states import Purpose, RunState
 from batchjobs.models import Base, RowId, UserText, UserWord, column_of
@@ -58,12 +59,12 @@ class EvalRun(Base):
     items: Mapped[int]
     samples: Mapped[int]
     """Requests in all: items times repeats."""
-    scores: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    scores: Mapped[dict[str, Any] | None] = mapped_column(Figures)
     """By metric; see `evals.tally`."""
     prompt_tokens: Mapped[int] = mapped_column(BigInteger)
     completion_tokens: Mapped[int] = mapped_column(BigInteger)
     confirms: Mapped[str | None] = mapped_column(ForeignKey("eval_runs.id"))
-    verdict: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    verdict: Mapped[dict[str, Any] | None] = mapped_column(Figures)
     word: Mapped[str | None] = mapped_column(String(16))
     """The verdict in a word."""
     created_at: Mapped[datetime]
