@@ -13,6 +13,7 @@ biased, as they fall back to their means.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -132,8 +133,12 @@ def describe(found: Comparison) -> str:
         f"{100 * found.effect:+.1f} points [{low:+.1f}, {high:+.1f}],"
         f" p = {found.p_worse:.4f} (Holm {found.adjusted_worse:.4f}),"
         f" {found.broken} broken and {found.fixed} fixed of {found.items} items;"
-        f" sees drops of {100 * found.smallest_drop:.1f} points or more"
+        f" {_sight(found.smallest_drop)}"
     )
+
+
+def _sight(drop: float) -> str:
+    return "sees no drop" if math.isinf(drop) else f"sees drops of {100 * drop:.1f} points or more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

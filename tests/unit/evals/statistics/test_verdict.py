@@ -178,3 +178,9 @@ def test_score_has_an_interval(
 
 def test_score_of_nothing_is_none() -> None:
     assert score([run("tonight", [Missing.EMPTY])]) is None
+
+
+def test_one_item_says_that_it_sees_nothing() -> None:
+    found = verdict(run("tonight", [0.2]), [run("pin", [0.4])], Limits())
+    assert "[-inf, +inf]" in found.sentence
+    assert found.sentence.endswith("; sees no drop")
