@@ -12,6 +12,7 @@ from executor.attention.reference import reference_attention
 from executor.attention.sdpa import sdpa_attention
 from executor.cost import model_cost
 from executor.device import DevicePlan
+from executor.direct import direct_layers
 from executor.engine import Engine
 from executor.errors import EngineError
 from executor.fusing import fuse_modules
@@ -66,6 +67,7 @@ class FastPaths:
     prepacked_linears: bool = True
     merged_linears: bool = True
     fused_modules: bool = True
+    direct_layers: bool = True
     cascade: bool = True
 
 
@@ -145,6 +147,8 @@ def _optimize(loaded: LoadedModel, fast: FastPaths, product: Product = packed_li
         merge=fast.merged_linears,
         product=product,
     )
+    if fast.direct_layers:
+        direct_layers(loaded.module, lambda context: run_probe(loaded.module, context))
 
 
 def _quantize(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from executor.compiled import team
 from executor.compiled.emit import vector_width
-from executor.linear import GatedLinear, packed_linear
+from executor.linear import GatedLinear, Weights, packed_linear
 from executor.norm import FusedRmsNorm
 from executor.product import fits
 from executor.rotary import can_rotate, rotate
@@ -89,9 +89,14 @@ def _is_norm(module: nn.Module) -> bool:
 
 
 def _is_gated_mlp(module: nn.Module) -> bool:
-    linears = {"gate_proj", "up_proj", "down_proj"}
-    kinds = {type(getattr(module, name, None)) for name in linears}
-    return kinds == {nn.Linear} and _holds(module, set(), {*linears, "act_fn"})
+    linears = {name for name, child in module.named_children() if type(child) is nn.Linear}
+    return linears in _GATED and _holds(module, set(), {*linears, *_ACTIVATIONS})
+
+
+_GATED = ({"gate_proj", "up_proj", "down_proj"}, {"gate_up_proj", "down_proj"})
+"""Of gates and ups in two matrices, or in one of the checkpoint's (Phi-3, GLM)."""
+
+_ACTIVATIONS = "act_fn", "activation_fn"
 
 
 def _holds(module: nn.Module, parameters: set[str], children: set[str]) -> bool:
@@ -132,7 +137,7 @@ def _fused(module: Any) -> nn.Module | None:
     """A module that was seen to answer as this one does."""
     if _is_gated_mlp(module):
         made = _gated_mlp(module)
-        size = module.gate_proj.in_features
+        size = module.down_proj.out_features
         return made if made is not None and _same(module, made, size) else None
     weight = module.weight
     epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", None))
@@ -143,13 +148,22 @@ def _fused(module: Any) -> nn.Module | None:
 
 
 def _gated_mlp(module: Any) -> GatedMlp | None:
-    gate, up, down = module.gate_proj, module.up_proj, module.down_proj
+    gate, up, down = *_gate_and_up(module), module.down_proj
     paired = gate.weight.shape == up.weight.shape and (gate.bias is None) == (up.bias is None)
-    if not paired or gate.out_features % vector_width() or not fits(gate.weight):
+    if not paired or len(gate.weight) % vector_width() or not fits(gate.weight):
         return None
     if down.weight.dtype != torch.float32:
         return None
     return GatedMlp(GatedLinear(gate, up), packed_linear(down.weight, down.bias))
+
+
+def _gate_and_up(module: Any) -> tuple[Any, Any]:
+    merged = getattr(module, "gate_up_proj", None)
+    if merged is None:
+        return module.gate_proj, module.up_proj
+    biases = (None, None) if merged.bias is None else merged.bias.chunk(2)
+    gate, up = (Weights(*half) for half in zip(merged.weight.chunk(2), biases, strict=True))
+    return gate, up
 
 
 def _same(module: nn.Module, other: nn.Module, size: int) -> bool:

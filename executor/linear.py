@@ -6,7 +6,7 @@ rows of a decode step that costs more than the arithmetic. Here it is done once,
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -42,25 +42,36 @@ class PanelLinear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        self._panels = Panels(weight.detach(), None if bias is None else bias.detach())
+        self.panels = Panels(weight.detach(), None if bias is None else bias.detach())
 
     def forward(self, rows: Tensor) -> Tensor:
-        return self._panels.multiply(rows)
+        return self.panels.multiply(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Of a linear layer, or of some of its columns: [N, K] and [N]."""
+
+    weight: Tensor
+    bias: Tensor | None
 
 
 class GatedLinear(nn.Module):
     """x [..., K] to silu(x @ gate.T) * (x @ up.T) [..., N]; both weights [N, K] with or without
     biases [N]."""
 
-    def __init__(self, gate: Any, up: Any) -> None:
+    def __init__(self, gate: Weights | nn.Linear, up: Weights | nn.Linear) -> None:
         super().__init__()
-        self.in_features, self.out_features = gate.in_features, 2 * gate.out_features
-        bias = None if gate.bias is None else interleaved(gate.bias.detach(), up.bias.detach())
+        half, self.in_features = gate.weight.shape
+        self.out_features = 2 * half
+        bias = None
+        if gate.bias is not None and up.bias is not None:
+            bias = interleaved(gate.bias.detach(), up.bias.detach())
         weight = interleaved(gate.weight.detach(), up.weight.detach())
-        self._panels = Panels(weight, bias, gated=True)
+        self.panels = Panels(weight, bias, gated=True)
 
     def forward(self, rows: Tensor) -> Tensor:
-        return self._panels.multiply(rows)
+        return self.panels.multiply(rows)
 
 
 def packed_linear(weight: Tensor, bias: Tensor | None) -> PanelLinear | PrepackedLinear:
@@ -77,14 +88,14 @@ class SharedProduct:
     """
 
     def __init__(self, linear: nn.Module, sizes: list[int]) -> None:
-        self._linear = linear
+        self.linear = linear
         self._sizes = sizes
         self._rows: Tensor | None = None
         self._parts: dict[int, Tensor] = {}
 
     def part(self, rows: Tensor, index: int) -> Tensor:
         if rows is not self._rows or index not in self._parts:
-            product = self._linear(rows)
+            product = self.linear(rows)
             self._parts = dict(enumerate(product.split(self._sizes, dim=-1)))
             self._rows = rows
         part = self._parts.pop(index)
@@ -98,11 +109,11 @@ class LinearPart(nn.Module):
 
     def __init__(self, shared: SharedProduct, index: int) -> None:
         super().__init__()
-        self._shared = shared
-        self._index = index
+        self.shared = shared
+        self.index = index
 
     def forward(self, rows: Tensor) -> Tensor:
-        return self._shared.part(rows, self._index)
+        return self.shared.part(rows, self.index)
 
 
 def can_prepack(dtype: torch.dtype) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-import numpy as np
 import torch
 from numba import carray
 from torch import Tensor, nn
 
-from executor.compiled import team
-from executor.compiled.access import float_at, put_float, take_ticket
-from executor.compiled.kernel import compiled, jit, revision
+from executor.compiled.access import take_ticket
+from executor.compiled.kernel import compiled, revision
+from executor.compiled.rows import add, normalize
+from executor.compiled.series import Call
 
 _AT_ONCE = 8
 """Rows that a thread takes at a time."""
@@ -21,6 +21,7 @@ _AT_ONCE = 8
 class _Arguments(ctypes.Structure):
     _fields_ = (
         ("rows", ctypes.c_int64),  # [M, N] at, contiguous
+        ("added", ctypes.c_int64),  # [M, N] at: what is added to them first; 0: nothing
         ("weight", ctypes.c_int64),  # [N] at
         ("normal", ctypes.c_int64),  # [M, N] at
         ("count", ctypes.c_int64),  # M
@@ -35,23 +36,30 @@ class FusedRmsNorm(nn.Module):
 
     def __init__(self, weight: Tensor, epsilon: float) -> None:
         super().__init__()
-        self._weight = weight.detach().contiguous()
+        self.weight = weight.detach().contiguous()
+        self.epsilon = epsilon
         self._counter = ctypes.c_int64()
         self._given = _Arguments(
-            weight=self._weight.data_ptr(),
+            weight=self.weight.data_ptr(),
             size=len(weight),
             counter=ctypes.addressof(self._counter),
             epsilon=epsilon,
         )
+        self.call = Call(_kernel(), ctypes.addressof(self._given))
 
     def forward(self, rows: Tensor) -> Tensor:
         rows = rows.contiguous()
-        normal, given = torch.empty_like(rows), self._given
-        given.rows, given.normal = rows.data_ptr(), normal.data_ptr()
-        given.count = rows.numel() // given.size
-        self._counter.value = 0
-        team.run_together(_kernel(), ctypes.addressof(given))
+        normal = torch.empty_like(rows)
+        self.prepare(rows.data_ptr(), normal.data_ptr(), rows.numel() // self._given.size)
+        self.call.run()
         return normal
+
+    def prepare(self, rows: int, normal: int, count: int, added: int = 0) -> None:
+        """What `call` normalizes next: addresses of contiguous [count, N]. `added` is added to
+        `rows` in their place first, if it is not 0."""
+        given = self._given
+        given.rows, given.added, given.normal, given.count = rows, added, normal, count
+        self._counter.value = 0
 
 
 @cache
@@ -64,17 +72,9 @@ def _kernel() -> int:
         while code >= 0 and first < a.count:
             for row in range(first, min(first + _AT_ONCE, a.count)):
                 start = 4 * row * a.size
-                _normalize(a.rows + start, a.weight, a.normal + start, a.size, a.epsilon)
+                if a.added != 0:
+                    add(a.rows + start, a.added + start, a.size)
+                normalize(a.rows + start, a.weight, a.normal + start, a.size, a.epsilon)
             first = take_ticket(a.counter) * _AT_ONCE
 
     return compiled(kernel, _Arguments)
-
-
-@jit
-def _normalize(row: int, weight: int, normal: int, size: int, epsilon: np.float32) -> None:
-    squares = np.float32(0)
-    for d in range(size):
-        squares += float_at(row, d) * float_at(row, d)
-    factor = np.float32(1) / np.sqrt(squares / np.float32(size) + epsilon)
-    for d in range(size):
-        put_float(normal, d, factor * float_at(row, d) * float_at(weight, d))

@@ -22,6 +22,7 @@ from executor.compiled.access import take_ticket
 from executor.compiled.emit import vector_width
 from executor.compiled.kernel import compiled, revision
 from executor.compiled.matrix import MOST_ROWS, multiply
+from executor.compiled.series import Call
 from executor.compiled.softmax import gate
 
 VECTORS = 2
@@ -63,8 +64,7 @@ class Panels:
         width = vector_width()
         panels = weight.view(-1, VECTORS * width, inner).transpose(1, 2).contiguous()
         start = weight.new_zeros(columns) if bias is None else bias.contiguous()
-        self._kernel = product_kernel(width, gated)
-        self._answers = columns // 2 if gated else columns
+        self.answers = columns // 2 if gated else columns
         self._counter = ctypes.c_int64()
         self._kept = panels, start
         self._given = _Arguments(
@@ -74,18 +74,23 @@ class Panels:
             columns=columns,
             counter=ctypes.addressof(self._counter),
         )
+        self.call = Call(product_kernel(width, gated), ctypes.addressof(self._given))
 
     def multiply(self, left: Tensor) -> Tensor:
-        given = self._given
         left = left.contiguous()
-        product = left.new_empty(*left.shape[:-1], self._answers)
-        rows = left.numel() // given.inner
-        given.left, given.product, given.rows = left.data_ptr(), product.data_ptr(), rows
-        given.chunk = -(-rows // max(1, -(-left.numel() // _CHUNK_NUMBERS)))
-        self._counter.value = 0
+        product = left.new_empty(*left.shape[:-1], self.answers)
+        rows = left.numel() // self._given.inner
         if rows:
-            team.run_together(self._kernel, ctypes.addressof(given))
+            self.prepare(left.data_ptr(), product.data_ptr(), rows)
+            self.call.run()
         return product
+
+    def prepare(self, left: int, product: int, rows: int) -> None:
+        """What `call` multiplies next: addresses of contiguous [rows, K] and [rows, answers]."""
+        given = self._given
+        given.left, given.product, given.rows = left, product, rows
+        given.chunk = -(-rows // max(1, -(-rows * given.inner // _CHUNK_NUMBERS)))
+        self._counter.value = 0
 
 
 def interleaved(gates: Tensor, ups: Tensor) -> Tensor:

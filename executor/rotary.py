@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
+import numpy as np
 import torch
 from numba import carray
 from torch import Tensor
@@ -15,6 +16,9 @@ from torch import Tensor
 from executor.compiled import team
 from executor.compiled.access import float_at, put_float, take_ticket
 from executor.compiled.kernel import compiled, jit, revision
+from executor.compiled.rows import normalize
+from executor.compiled.series import Call
+from executor.norm import FusedRmsNorm
 
 _AT_ONCE = 4
 """Rows that a thread takes at a time."""
@@ -29,6 +33,8 @@ class _Heads(ctypes.Structure):
         ("row", ctypes.c_int64),
         ("target", ctypes.c_int64),  # [T, H, D] at, contiguous
         ("count", ctypes.c_int64),  # H
+        ("weight", ctypes.c_int64),  # [D] at: heads are normalized first (`norm`); 0: are not
+        ("epsilon", ctypes.c_double),
     )
 
 
@@ -82,6 +88,44 @@ def rotate(query: Tensor, key: Tensor, cosines: Tensor, sines: Tensor) -> tuple[
     return queries, keys
 
 
+class HeadRotation:
+    """Turns the queries and keys of rows that have them side by side: [Hq + Hkv + ..., D] each.
+
+    Where a family normalizes its heads before, it does that as well.
+    """
+
+    def __init__(
+        self, queries: int, keys: int, size: int, norms: tuple[FusedRmsNorm, FusedRmsNorm] | None
+    ) -> None:
+        self._counter = ctypes.c_int64()
+        self._given = given = _Arguments(size=size, counter=ctypes.addressof(self._counter))
+        given.queries.count, given.keys.count = queries, keys
+        given.queries.head = given.keys.head = size
+        self._norms = norms
+        for heads, norm in zip((given.queries, given.keys), norms or (), strict=False):
+            heads.weight, heads.epsilon = norm.weight.data_ptr(), norm.epsilon
+        self.call = Call(_kernel(), ctypes.addressof(given))
+
+    def prepare(
+        self, source: int, width: int, targets: tuple[int, int], angles: tuple[int, int], rows: int
+    ) -> None:
+        """What `call` turns next.
+
+        Args:
+            source: address of [rows, width].
+            targets: addresses of [rows, Hq, D] and [rows, Hkv, D].
+            angles: addresses of cosines and sines, [rows, D] each.
+        """
+        given = self._given
+        given.queries.source = source
+        given.keys.source = source + 4 * given.queries.count * given.size
+        given.queries.row = given.keys.row = width
+        given.queries.target, given.keys.target = targets
+        given.cosines, given.sines = angles
+        given.rows = rows
+        self._counter.value = 0
+
+
 @cache
 def _kernel() -> int:
     code = revision()
@@ -94,11 +138,13 @@ def _kernel() -> int:
                 angles = 4 * row * a.size
                 for heads in (a.queries, a.keys):
                     for head in range(heads.count):
-                        _turn(
-                            heads.source + 4 * (head * heads.head + row * heads.row),
-                            a.cosines + angles, a.sines + angles,
-                            heads.target + 4 * (row * heads.count + head) * a.size, a.size // 2,
-                        )  # fmt: skip
+                        source = heads.source + 4 * (head * heads.head + row * heads.row)
+                        target = heads.target + 4 * (row * heads.count + head) * a.size
+                        if heads.weight != 0:
+                            epsilon = np.float32(heads.epsilon)
+                            normalize(source, heads.weight, target, a.size, epsilon)
+                            source = target
+                        _turn(source, a.cosines + angles, a.sines + angles, target, a.size // 2)
             first = take_ticket(a.counter) * _AT_ONCE
 
     return compiled(kernel, _Arguments)

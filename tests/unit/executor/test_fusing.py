@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
-from transformers.models.llama.modeling_llama import LlamaRMSNorm, apply_rotary_pos_emb
+from transformers.models.glm.modeling_glm import GlmMLP
+from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, apply_rotary_pos_emb
+from transformers.models.phi3.modeling_phi3 import Phi3MLP
 
 from executor import hook
 from executor.compiled import team
@@ -56,7 +59,7 @@ def test_logits_stay_with_fused_modules(family: str) -> None:
 
 @pytest.mark.parametrize(
     ("family", "norms", "mlps", "rotaries"),
-    [("llama", 7, 3, 3), ("qwen3", 13, 3, 3), ("gemma2", 13, 0, 3), ("phi3", 7, 0, 3)],
+    [("llama", 7, 3, 3), ("qwen3", 13, 3, 3), ("gemma2", 13, 0, 3), ("phi3", 7, 3, 3)],
 )
 def test_what_is_known_is_fused(family: str, norms: int, mlps: int, rotaries: int) -> None:
     model, _ = fused(family)
@@ -94,6 +97,50 @@ def test_gated_linear_equals_its_formula(biased: bool) -> None:
     with torch.inference_mode():
         expected = nn.functional.silu(gate(rows)) * up(rows)
         torch.testing.assert_close(GatedLinear(gate, up)(rows), expected, atol=1e-5, rtol=1e-5)
+
+
+def small(kind: type[Any], **overrides: Any) -> Any:
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "hidden_act": "silu"}
+    own = kind(SimpleNamespace(**sizes | overrides))
+    for index, parameter in enumerate(own.parameters()):
+        parameter.data = numbers(*parameter.shape) / (index + 3)
+    return own
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("kind", [LlamaMLP, Phi3MLP, GlmMLP])
+def test_gated_mlp_equals_the_model_s_own(kind: type[Any], biased: bool) -> None:
+    own = small(kind, mlp_bias=biased)
+    if biased and kind is not LlamaMLP:
+        own.gate_up_proj.bias = nn.Parameter(numbers(128))
+    holder, rows = nn.Sequential(own), numbers(1, 9, 32)
+    with torch.inference_mode():
+        expected = own(rows)
+        fuse_modules(holder, lambda: holder(rows))
+        assert type(holder[0]) is GatedMlp
+        torch.testing.assert_close(holder(rows), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [LlamaMLP, Phi3MLP])
+def test_mlp_gated_by_another_function_is_left_alone(kind: type[Any]) -> None:
+    holder = nn.Sequential(small(kind, mlp_bias=False, hidden_act="gelu"))
+    fuse_modules(holder, lambda: holder(numbers(2, 32)))
+    assert type(holder[0]) is kind
+
+
+class SwappedMlp(Phi3MLP):
+    """Has its ups before its gates."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        up, gate = self.gate_up_proj(rows).chunk(2, dim=-1)
+        answer: Tensor = self.down_proj(up * self.activation_fn(gate))
+        return answer
+
+
+def test_merged_matrix_in_another_order_is_left_alone() -> None:
+    holder = nn.Sequential(small(SwappedMlp))
+    fuse_modules(holder, lambda: holder(numbers(2, 32)))
+    assert type(holder[0]) is SwappedMlp
 
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
