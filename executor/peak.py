@@ -5,10 +5,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from executor.linear import can_prepack, packed_linear
 from executor.roofline import MachinePeak
 
 SHAPES = ((2048, 2048, 2048), (1024, 1024, 1024), (512, 2048, 2048), (256, 1536, 576))
@@ -26,15 +28,13 @@ def measure_peak(
     repeats: int = _REPEATS,
 ) -> MachinePeak:
     """Takes a second or two on two cores; torch's thread count is left as it is."""
-    rates = [
-        rate
-        for shape in shapes
-        for rate in _product_rates(shape, dtype, torch.device(device), repeats)
-    ]
+    device = torch.device(device)
+    rates = [rate for shape in shapes for rate in _product_rates(shape, dtype, device, repeats)]
     return MachinePeak(
         flops=max(rates),
         median_flops=statistics.median(rates),
-        bandwidth=_read_rate(read_bytes, torch.device(device), repeats),
+        bandwidth=_read_rate(read_bytes, device, repeats),
+        packed_flops=_packed_rate(shapes, dtype, device, repeats),
     )
 
 
@@ -49,6 +49,22 @@ def _product_rates(
     work = 2.0 * rows * inner * columns
     seconds = _timed(lambda: torch.mm(left, right, out=out), repeats)
     return [work / spent for spent in seconds]
+
+
+@torch.inference_mode()
+def _packed_rate(
+    shapes: tuple[tuple[int, int, int], ...], dtype: torch.dtype, device: torch.device, repeats: int
+) -> float | None:
+    """The best; None where weights are not packed."""
+    if device.type != "cpu" or not can_prepack(dtype):
+        return None
+    rates = []
+    for rows, inner, columns in shapes:
+        linear = packed_linear(torch.randn(columns, inner).to(dtype), None)
+        left = torch.randn(rows, inner).to(dtype)
+        seconds = min(_timed(partial(linear, left), repeats))
+        rates.append(2.0 * rows * inner * columns / seconds)
+    return max(rates)
 
 
 @torch.inference_mode()

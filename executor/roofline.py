@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _BINS_PER_OCTAVE = 4
 
@@ -58,16 +58,26 @@ class StepWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinePeak:
-    """Measured, in FLOP/s and bytes/s: best and median of all matrix products, best read."""
+    """Measured, in FLOP/s and bytes/s: best and median of all matrix products, best read.
+
+    `packed_flops` is the best of products with a packed weight (`linear`), if there are any here:
+    on some CPUs torch's own product is no limit.
+    """
 
     flops: float
     median_flops: float
     bandwidth: float
+    packed_flops: float | None = None
 
     @property
     def ridge(self) -> float:
         """FLOPs per byte from which on a step is bound by computing."""
         return self.flops / self.bandwidth
+
+    @property
+    def with_packed_weights(self) -> MachinePeak | None:
+        """The limit of what multiplies by packed weights."""
+        return None if self.packed_flops is None else replace(self, flops=self.packed_flops)
 
 
 @dataclass(slots=True)

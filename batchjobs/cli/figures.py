@@ -67,6 +67,12 @@ def _peak(figures: RunFigures) -> str:
     return f"{peak.sgemm_best_gflops:,.0f} / {peak.sgemm_median_gflops:,.0f} GFLOP/s"
 
 
+def _packed_peak(figures: RunFigures) -> str:
+    if figures.roofline is None or figures.roofline.packed_best_gflops is None:
+        return UNKNOWN
+    return f"{figures.roofline.packed_best_gflops:,.0f} GFLOP/s"
+
+
 def _bandwidth(figures: RunFigures) -> str:
     peak = figures.roofline
     return UNKNOWN if peak is None else f"{peak.read_gbytes_per_second:,.1f} GB/s"
@@ -74,6 +80,12 @@ def _bandwidth(figures: RunFigures) -> str:
 
 def _share(figures: RunFigures) -> str:
     return UNKNOWN if figures.roofline is None else f"{figures.roofline.share:.1%}"
+
+
+def _packed_share(figures: RunFigures) -> str:
+    if figures.roofline is None or figures.roofline.packed_share is None:
+        return UNKNOWN
+    return f"{figures.roofline.packed_share:.1%}"
 
 
 def _of_answers(show: Callable[[RunFigures], str]) -> Callable[[RunFigures], str]:
@@ -98,6 +110,8 @@ _FIGURES: tuple[tuple[str, Callable[[RunFigures], str]], ...] = (
     ("guessed tokens, right", _guesses),
     ("KV cache at most", _kv_peak),
     ("matrix products, best / median", _peak),
+    ("with packed weights, best", _packed_peak),
     ("memory, reading", _bandwidth),
     ("share of roofline", _share),
+    ("by products with packed weights", _packed_share),
 )

@@ -92,3 +92,10 @@ def test_the_machine_has_a_peak() -> None:
     peak = measure_peak(shapes=((64, 64, 64),), read_bytes=1 << 20, repeats=3)
     assert peak.flops >= peak.median_flops > 0
     assert peak.ridge == peak.flops / peak.bandwidth > 0
+    packed = peak.with_packed_weights
+    assert packed is not None and packed.flops == peak.packed_flops > 0
+    assert packed.bandwidth == peak.bandwidth
+
+
+def test_without_packed_weights_there_is_no_limit_of_theirs() -> None:
+    assert PEAK.with_packed_weights is None

@@ -58,13 +58,16 @@ def test_an_engines_figures_come_from_its_counters_and_the_recorder() -> None:
         num_preemptions_total=2,
         kv_cache_usage_peak=0.5,
     )
-    peak = MachinePeak(flops=1000.0, median_flops=800.0, bandwidth=500.0)
+    peak = MachinePeak(flops=1000.0, median_flops=800.0, bandwidth=500.0, packed_flops=2000.0)
     figures = engine_figures(recorder, metrics, LIMITS, requests=3, wall_seconds=30.24, peak=peak)
     assert (figures.useful_share, figures.recomputed_tokens, figures.preemptions) == (0.75, 50, 2)
     assert figures.kv_peak_bytes == 16 * 8 * 16 // 2
     assert figures.roofline is not None
     assert figures.roofline.share == pytest.approx(0.5)
-    assert figures.as_dict()["roofline"]["sgemm_best_gflops"] == pytest.approx(1e-6)
+    assert figures.roofline.packed_share == pytest.approx(0.25)
+    told = figures.as_dict()["roofline"]
+    assert told["sgemm_best_gflops"] == pytest.approx(1e-6)
+    assert told["packed_best_gflops"] == pytest.approx(2e-6)
 
 
 def test_without_a_peak_there_is_no_roofline() -> None:
