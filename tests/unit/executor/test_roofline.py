@@ -93,7 +93,8 @@ def test_the_machine_has_a_peak() -> None:
     assert peak.flops >= peak.median_flops > 0
     assert peak.ridge == peak.flops / peak.bandwidth > 0
     packed = peak.with_packed_weights
-    assert packed is not None and packed.flops == peak.packed_flops > 0
+    assert packed is not None
+    assert packed.flops == peak.packed_flops > 0
     assert packed.bandwidth == peak.bandwidth
 
 
