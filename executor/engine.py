@@ -263,7 +263,8 @@ class Engine:
         is_copied = False
         try:
             if self._scheduler.copies:
-                self._model.copy_blocks(self._scheduler.copies)
+                with self.profile.measure(Part.MODEL):
+                    self._model.copy_blocks(self._scheduler.copies)
             is_copied = True
             looked_at = [span.sequence for span in spans for _ in range(span.rows)]
             masks = self._constraints.begin_masks(looked_at)

@@ -2,7 +2,8 @@
 
 LINES is a batch file, of which only `max_tokens` is read, PROMPTS its prompts as lists of token
 ids (JSON). Runs each variant of the engine's settings in turn, `--repeats` times, in one process,
-and prints a JSON line a run: wall seconds, tokens a second, and where the seconds went.
+and prints a JSON line a run: wall seconds, tokens a second, and where the seconds went; with
+`--profile`, which costs a few microseconds a layer, by parts.
 """
 
 from __future__ import annotations
@@ -26,23 +27,16 @@ from executor.threads import yield_when_idle
 yield_when_idle()
 
 import torch  # noqa: E402
-from torch import nn  # noqa: E402
 
-from executor import linear, model, quantized  # noqa: E402
+from executor import linear, model  # noqa: E402
 from executor.build import FastPaths, build_engine  # noqa: E402
 from executor.loading import Checkpoint  # noqa: E402
+from executor.profile import Profile, ProfileReport  # noqa: E402
 from executor.request import Request, SamplingParams  # noqa: E402
 from executor.settings import EngineSettings  # noqa: E402
 
 TIMED: dict[str, tuple[tuple[Any, str], ...]] = {
     "attention": ((model.PagedContext, "attend"),),
-    "linears": (
-        (nn.Linear, "forward"),
-        (linear.PrepackedLinear, "forward"),
-        (linear.PanelLinear, "forward"),
-        (linear.GatedLinear, "forward"),
-        (quantized.Int8Linear, "forward"),
-    ),
     "forward": ((model.PackedModel, "forward"),),
 }
 
@@ -87,14 +81,15 @@ def requests_of(lines: Path, prompts: Path, count: int | None) -> list[Request]:
     ]
 
 
-def built(source: str, variant: str) -> Any:
+def built(source: str, variant: str, *, profiled: bool) -> Any:
     values: dict[str, Any] = {"device": "cpu"}
     for pair in filter(None, variant.split(",")):
         name, value = pair.split("=")
         values[name] = json.loads(value) if value[0] in "0123456789tfn" else value
     fast = {f.name: values.pop(f.name) for f in fields(FastPaths) if f.name in values}
     checkpoint = Checkpoint(source=source)
-    return build_engine(checkpoint, EngineSettings(**values), FastPaths(**fast)).engine
+    ready = build_engine(checkpoint, EngineSettings(**values), FastPaths(**fast), profiled=profiled)
+    return ready.engine
 
 
 def peak_gflops() -> dict[str, int]:
@@ -120,6 +115,9 @@ def peak_gflops() -> dict[str, int]:
 def run(engine: Any, requests: list[Request]) -> dict[str, Any]:
     spent: Counter[str] = Counter()
     before = replace(engine.metrics)
+    profile = engine.profile if isinstance(engine.profile, Profile) else None
+    if profile is not None:
+        profile.reset()
     with timed(spent):
         start, cpu = time.perf_counter(), time.process_time()
         completions = {c.request_id: c for c in engine.run(requests)}
@@ -132,17 +130,21 @@ def run(engine: Any, requests: list[Request]) -> dict[str, Any]:
         "cpu": round(cpu, 2),
         "tok_s": round(tokens / wall, 1),
         "attention": round(spent["attention"], 2),
-        "linears": round(spent["linears"], 2),
-        "rest_of_forward": round(spent["forward"] - spent["attention"] - spent["linears"], 2),
+        "rest_of_forward": round(spent["forward"] - spent["attention"], 2),
         "outside": round(wall - spent["forward"], 2),
         "steps": grown.steps_total,
         "computed": grown.computed_tokens_total,
         "guessed": grown.spec_decode_num_draft_tokens_total,
         "right": grown.spec_decode_num_accepted_tokens_total,
         "step_cost": [round(1000 * v, 4) for v in astuple(engine.times.cost)],
+        "parts": {} if profile is None else _parts(profile.report()),
         "answers": hashlib.blake2b(repr(ids).encode(), digest_size=4).hexdigest(),
         "load": round(os.getloadavg()[0], 1),
     }
+
+
+def _parts(report: ProfileReport) -> dict[str, float]:
+    return {part.name: round(part.seconds, 2) for part in report.parts}
 
 
 def tell(figures: dict[str, Any]) -> None:
@@ -158,10 +160,13 @@ def main() -> None:
     parser.add_argument("--variant", action="append", help="settings as name=value,…")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--requests", type=int, help="only the first so many")
+    parser.add_argument("--profile", action="store_true", help="seconds of each part of a step")
     options = parser.parse_args()
     requests = requests_of(options.lines, options.prompts, options.requests)
     variants = options.variant or [""]
-    engines = {variant: built(options.model, variant) for variant in variants}
+    engines = {
+        variant: built(options.model, variant, profiled=options.profile) for variant in variants
+    }
     warm = requests[:3]
     rates: dict[str, list[float]] = {v: [] for v in variants}
     for engine in engines.values():
