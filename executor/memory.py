@@ -67,9 +67,19 @@ def take_ahead(tensors: Sequence[Tensor]) -> threading.Thread | None:
     ]
     if not spans or not hasattr(mmap, "MADV_HUGEPAGE"):
         return None
-    thread = threading.Thread(target=_populate, args=(spans,), name="memory", daemon=True)
+    thread = threading.Thread(target=_populate, args=(spans,), name=_TAKER, daemon=True)
     thread.start()
     return thread
+
+
+def wait_for_memory() -> None:
+    """Until all that is taken ahead is there: a measurement does not count how memory is found."""
+    for thread in threading.enumerate():
+        if thread.name == _TAKER:
+            thread.join()
+
+
+_TAKER = "memory"
 
 
 def _populate(spans: list[tuple[int, int]]) -> None:

@@ -31,6 +31,7 @@ from torch import nn  # noqa: E402
 from executor import linear, model, quantized  # noqa: E402
 from executor.build import FastPaths, build_engine  # noqa: E402
 from executor.loading import Checkpoint  # noqa: E402
+from executor.memory import wait_for_memory  # noqa: E402
 from executor.request import Request, SamplingParams  # noqa: E402
 from executor.settings import EngineSettings  # noqa: E402
 
@@ -162,6 +163,7 @@ def main() -> None:
     requests = requests_of(options.lines, options.prompts, options.requests)
     variants = options.variant or [""]
     engines = {variant: built(options.model, variant) for variant in variants}
+    wait_for_memory()
     warm = requests[:3]
     rates: dict[str, list[float]] = {v: [] for v in variants}
     for engine in engines.values():

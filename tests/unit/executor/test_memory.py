@@ -7,15 +7,21 @@ import mmap
 import pytest
 import torch
 
-from executor.memory import HUGE_PAGE, keep_freed_memory, prefer_huge_pages, take_ahead
+from executor.memory import (
+    HUGE_PAGE,
+    keep_freed_memory,
+    prefer_huge_pages,
+    take_ahead,
+    wait_for_memory,
+)
 
 
 def test_a_tensor_keeps_its_numbers_on_huge_pages() -> None:
     tensor = torch.arange(3 * HUGE_PAGE // 4, dtype=torch.float32)
     prefer_huge_pages(tensor)
     take = take_ahead([tensor[7:]])
-    if take is not None:
-        take.join()
+    wait_for_memory()
+    assert take is None or not take.is_alive()
     assert torch.equal(tensor, torch.arange(3 * HUGE_PAGE // 4, dtype=torch.float32))
 
 
