@@ -20,9 +20,9 @@ from torch import Tensor
 from executor.compiled import team
 from executor.compiled.access import take_ticket
 from executor.compiled.emit import vector_width
+from executor.compiled.gate import gate
 from executor.compiled.kernel import compiled, revision
 from executor.compiled.matrix import MOST_ROWS, multiply
-from executor.compiled.softmax import gate
 
 VECTORS = 2
 """Vector registers side by side: a panel has VECTORS * width columns."""
@@ -129,7 +129,7 @@ def product_kernel(width: int, gated: bool) -> int:
                 if gated:
                     target, target_row = pairs.ctypes.data, size
                 multiply(
-                    a.left + 4 * row * a.inner, a.inner, right, size, a.inner,
+                    a.left + 4 * row * a.inner, a.inner, 1, right, size, a.inner,
                     a.start + 4 * panel * size, 0, target, target_row,
                     ahead + block * a.inner * step, step, rows, most, side_by_side, width,
                 )  # fmt: skip
