@@ -30,22 +30,20 @@ def prefer_huge_pages(tensor: Tensor) -> None:
         )
 
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Parameters of glibc's mallopt."""
 
 _KEPT_BYTES = 256 << 20
-_LARGEST_KEPT = 32 << 20
-"""The most that glibc allows."""
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep up to 256 MB that were freed, for the next step's activations.
+    """Have glibc keep up to 256 MB that were freed, for the next step's activations and logits.
 
     It would return them to Linux at once, and every layer would get its memory page by page
     again. Does nothing on other C libraries.
     """
     if hasattr(mmap, "MADV_HUGEPAGE") and hasattr(library := ctypes.CDLL(None), "mallopt"):
-        library.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
+        library.mallopt(_MMAP_MAX, 0)  # what has a mapping of its own goes back when freed
         library.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
