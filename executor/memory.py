@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
+import torch
 from torch import Tensor
 
 HUGE_PAGE = 2 << 20
@@ -28,6 +29,38 @@ def prefer_huge_pages(tensor: Tensor) -> None:
         ctypes.CDLL(None).madvise(
             ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), mmap.MADV_HUGEPAGE
         )
+
+
+_CHUNK_BYTES = 64 << 20
+
+
+class _Chunks:
+    """Memory in huge pages that tensors are laid into, one behind the other: a page is larger
+    than a small model's matrices. A chunk is let go with the last tensor in it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._chunk = torch.empty(0, dtype=torch.uint8)
+
+    def take(self, size: int) -> Tensor:
+        """So many bytes, which begin at a cache line."""
+        whole = -(-size // _CACHE_LINE) * _CACHE_LINE
+        with self._lock:
+            if len(self._chunk) < whole:
+                self._chunk = torch.empty(max(whole, _CHUNK_BYTES), dtype=torch.uint8)
+                prefer_huge_pages(self._chunk)
+            taken, self._chunk = self._chunk[:size], self._chunk[whole:]
+        return taken
+
+
+_CACHE_LINE = 64
+_chunks = _Chunks()
+
+
+def in_huge_pages(tensor: Tensor) -> Tensor:
+    """A contiguous copy of a tensor on the CPU that is read again and again, like a weight."""
+    copied = _chunks.take(tensor.nbytes).view(tensor.dtype).view(tensor.shape)
+    return copied.copy_(tensor)
 
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4

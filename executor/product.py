@@ -23,6 +23,7 @@ from executor.compiled.emit import vector_width
 from executor.compiled.gate import gate
 from executor.compiled.kernel import compiled, revision
 from executor.compiled.matrix import MOST_ROWS, multiply
+from executor.memory import in_huge_pages
 
 VECTORS = 2
 """Vector registers side by side: a panel has VECTORS * width columns."""
@@ -61,7 +62,7 @@ class Panels:
     def __init__(self, weight: Tensor, bias: Tensor | None, *, gated: bool = False) -> None:
         columns, inner = weight.shape
         width = vector_width()
-        panels = weight.view(-1, VECTORS * width, inner).transpose(1, 2).contiguous()
+        panels = in_huge_pages(weight.view(-1, VECTORS * width, inner).transpose(1, 2))
         start = weight.new_zeros(columns) if bias is None else bias.contiguous()
         self._kernel = product_kernel(width, gated)
         self._answers = columns // 2 if gated else columns
