@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
+import torch
 from torch import Tensor
 
 HUGE_PAGE = 2 << 20
@@ -30,22 +31,52 @@ def prefer_huge_pages(tensor: Tensor) -> None:
         )
 
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_CHUNK_BYTES = 64 << 20
+
+
+class _Chunks:
+    """Memory in huge pages that tensors are laid into, one behind the other: a page is larger
+    than a small model's matrices. A chunk is let go with the last tensor in it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._chunk = torch.empty(0, dtype=torch.uint8)
+
+    def take(self, size: int) -> Tensor:
+        """So many bytes, which begin at a cache line."""
+        whole = -(-size // _CACHE_LINE) * _CACHE_LINE
+        with self._lock:
+            if len(self._chunk) < whole:
+                self._chunk = torch.empty(max(whole, _CHUNK_BYTES), dtype=torch.uint8)
+                prefer_huge_pages(self._chunk)
+            taken, self._chunk = self._chunk[:size], self._chunk[whole:]
+        return taken
+
+
+_CACHE_LINE = 64
+_chunks = _Chunks()
+
+
+def in_huge_pages(tensor: Tensor) -> Tensor:
+    """A contiguous copy of a tensor on the CPU that is read again and again, like a weight."""
+    copied = _chunks.take(tensor.nbytes).view(tensor.dtype).view(tensor.shape)
+    return copied.copy_(tensor)
+
+
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Parameters of glibc's mallopt."""
 
 _KEPT_BYTES = 256 << 20
-_LARGEST_KEPT = 32 << 20
-"""The most that glibc allows."""
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep up to 256 MB that were freed, for the next step's activations.
+    """Have glibc keep up to 256 MB that were freed, for the next step's activations and logits.
 
     It would return them to Linux at once, and every layer would get its memory page by page
     again. Does nothing on other C libraries.
     """
     if hasattr(mmap, "MADV_HUGEPAGE") and hasattr(library := ctypes.CDLL(None), "mallopt"):
-        library.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
+        library.mallopt(_MMAP_MAX, 0)  # what has a mapping of its own goes back when freed
         library.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
@@ -67,9 +98,19 @@ def take_ahead(tensors: Sequence[Tensor]) -> threading.Thread | None:
     ]
     if not spans or not hasattr(mmap, "MADV_HUGEPAGE"):
         return None
-    thread = threading.Thread(target=_populate, args=(spans,), name="memory", daemon=True)
+    thread = threading.Thread(target=_populate, args=(spans,), name=_TAKER, daemon=True)
     thread.start()
     return thread
+
+
+def wait_for_memory() -> None:
+    """Until all that is taken ahead is there: a measurement does not count how memory is found."""
+    for thread in threading.enumerate():
+        if thread.name == _TAKER:
+            thread.join()
+
+
+_TAKER = "memory"
 
 
 def _populate(spans: list[tuple[int, int]]) -> None:

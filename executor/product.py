@@ -20,10 +20,11 @@ from torch import Tensor
 from executor.compiled import team
 from executor.compiled.access import take_ticket
 from executor.compiled.emit import vector_width
+from executor.compiled.gate import gate
 from executor.compiled.kernel import compiled, revision
 from executor.compiled.matrix import MOST_ROWS, multiply
 from executor.compiled.series import Call
-from executor.compiled.softmax import gate
+from executor.memory import in_huge_pages
 
 VECTORS = 2
 """Vector registers side by side: a panel has VECTORS * width columns."""
@@ -62,7 +63,7 @@ class Panels:
     def __init__(self, weight: Tensor, bias: Tensor | None, *, gated: bool = False) -> None:
         columns, inner = weight.shape
         width = vector_width()
-        panels = weight.view(-1, VECTORS * width, inner).transpose(1, 2).contiguous()
+        panels = in_huge_pages(weight.view(-1, VECTORS * width, inner).transpose(1, 2))
         start = weight.new_zeros(columns) if bias is None else bias.contiguous()
         self.answers = columns // 2 if gated else columns
         self._counter = ctypes.c_int64()
@@ -134,7 +135,7 @@ def product_kernel(width: int, gated: bool) -> int:
                 if gated:
                     target, target_row = pairs.ctypes.data, size
                 multiply(
-                    a.left + 4 * row * a.inner, a.inner, right, size, a.inner,
+                    a.left + 4 * row * a.inner, a.inner, 1, right, size, a.inner,
                     a.start + 4 * panel * size, 0, target, target_row,
                     ahead + block * a.inner * step, step, rows, most, side_by_side, width,
                 )  # fmt: skip

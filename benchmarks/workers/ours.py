@@ -18,6 +18,7 @@ from executor.threads import yield_when_idle
 
 def load(options: dict[str, Any]) -> Peer:
     yield_when_idle()
+    from executor.memory import wait_for_memory
     from executor.peak import measure_peak
 
     settings = Settings.load()
@@ -25,6 +26,7 @@ def load(options: dict[str, Any]) -> Peer:
     loaded = CheckpointEngines(settings, profiled=options.get("profile", False)).load(model)
     engine, recorder = loaded.engine, Recorder(loaded.cost)
     engine.watcher = recorder
+    wait_for_memory()
 
     def answer(workload: Workload) -> tuple[Tokens, dict[str, Any]]:
         recorder.begin()

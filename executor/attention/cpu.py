@@ -13,9 +13,9 @@ from torch import Tensor
 
 from executor.attention.base import AttentionOptions, LayerCache, PackedBatch
 from executor.attention.cascade import shared_prefixes
-from executor.attention.kernel import attention_kernel, fitting_width, unit_rows
+from executor.attention.kernel import attention_kernel, fitting_width, strip_size, unit_rows
 from executor.attention.sdpa import sdpa_attention
-from executor.attention.units import Plan, plan_units
+from executor.attention.units import Cutting, Plan, plan_units
 from executor.compiled.team import run_together
 
 
@@ -45,8 +45,15 @@ class CpuAttention:
     ) -> Plan:
         kv_heads, block_size, key_size = layer.keys.shape[1:]
         value_size = layer.values.shape[3]
-        most_rows = unit_rows(group, key_size, value_size, block_size)
-        cascade = self.cascade and options.window is None and most_rows > 1
+        strip = strip_size(group, key_size, value_size, block_size)
+        cutting = Cutting(
+            most_rows=1 if strip is None else unit_rows(group),
+            group=group,
+            strip=strip or group,
+            kv_heads=kv_heads,
+            threads=torch.get_num_threads(),
+        )
+        cascade = self.cascade and options.window is None and strip is not None
 
         def make() -> Plan:
             return plan_units(
@@ -54,11 +61,11 @@ class CpuAttention:
                 options.window,
                 shared_prefixes(batch, block_size) if cascade else [],
                 block_size=block_size,
-                most_rows=most_rows,
+                cutting=cutting,
                 numbers_per_state=kv_heads * group * (value_size + 2),
             )
 
-        kind = options.window, cascade, kv_heads, group, value_size, most_rows
+        kind = options.window, cascade, cutting, value_size
         plan: Plan = batch.once(("units", kind), make)
         return plan
 

@@ -3,8 +3,11 @@
 A unit of work is one key head of some rows of a step that read the same tokens: a sequence's only
 row, a part of a prompt, or rows of several sequences with the same beginning. Its query heads are
 scored against a tile of keys after the other, with the softmax kept up (`softmax`; FlashAttention,
-Dao et al. 2022). A single row reads keys as they lie; several rows have them transposed once, and
-are a matrix product. Threads take one unit after the other, the longest first.
+Dao et al. 2022). A single row reads keys as they lie. Several rows are transposed once, and are
+matrix products, a strip of query heads at a time: keys times strip gives scores with a column for
+each query head, whose softmax needs no sum over the lanes of a vector, and scores turned times
+values the mixture. What the next tile needs is fetched meanwhile. Threads take one unit after the
+other, the longest first.
 
 A unit begins from nothing, or where an earlier call left its rows; it ends with their output, or
 leaves them for a later call: so rows attend over what they share first, and then each over its own
@@ -22,12 +25,13 @@ import numpy as np
 from numba import carray
 from numpy.typing import NDArray
 
-from executor.compiled.access import copy_bytes, float_at, int_at, take_ticket
+from executor.compiled.access import copy_bytes, float_at, int_at, put_float, take_ticket
 from executor.compiled.dots import dots, mix
 from executor.compiled.emit import vector_width
+from executor.compiled.exponential import LOG2_E
 from executor.compiled.kernel import compiled, jit, revision
 from executor.compiled.matrix import MOST_ROWS, multiply, transpose
-from executor.compiled.softmax import soften
+from executor.compiled.softmax import soften, soften_columns
 
 Floats = NDArray[np.float32]
 
@@ -37,8 +41,9 @@ TILE = 64
 MAX_GROUP = 16
 """More query heads to a key head than this would not fit the registers."""
 
-UNIT_QUERIES = 56
-"""Query heads of one unit, about: they and their scores stay in a core's first cache."""
+UNIT_QUERIES = 192
+"""Query heads of one unit at most, or those of two rows: they and what they have mixed stay in a
+core's second cache, and a tile of keys and values in its first while all strips of them pass."""
 
 
 class Arguments(ctypes.Structure):
@@ -74,6 +79,7 @@ class Arguments(ctypes.Structure):
 
 
 _LOWEST = np.float32(-1e30)
+_OCTAVES = np.float32(LOG2_E)
 
 
 @cache
@@ -85,13 +91,16 @@ def fitting_width(group: int, key_size: int, value_size: int, block_size: int) -
 
 
 @cache
-def unit_rows(group: int, key_size: int, value_size: int, block_size: int) -> int:
-    """Rows that a unit may have: 1 where there is no product for these sizes."""
+def strip_size(group: int, key_size: int, value_size: int, block_size: int) -> int | None:
+    """Query heads that a unit scores at a time; None where there is no product for these sizes,
+    and a unit is one row."""
     width = fitting_width(group, key_size, value_size, block_size)
-    return 1 if width is None or _product_width(width, value_size) is None else _rows(group)
+    wide = None if width is None else _product_width(width, value_size)
+    return None if wide is None else 2 * wide
 
 
-def _rows(group: int) -> int:
+def unit_rows(group: int) -> int:
+    """Rows that a unit may have at most."""
     return max(2, UNIT_QUERIES // group)
 
 
@@ -105,17 +114,20 @@ def attention_kernel(group: int, key_size: int, value_size: int, width: int) -> 
     """The address of the kernel void(Arguments*) for these sizes; call it on any threads."""
     code = revision()
     wide = _product_width(width, value_size) or 8
-    queries, together = _rows(group) * group, MOST_ROWS[wide]
+    strip, together = 2 * wide, MOST_ROWS[wide]
+    strips_at_most = -(-unit_rows(group) * group // strip)
+    queries = strips_at_most * strip
 
     def kernel(pointer):  # type: ignore[no-untyped-def]
         a = carray(pointer, 1)[0]
         query = np.empty((queries, key_size), dtype=np.float32)
-        scores = np.empty((queries, TILE), dtype=np.float32)
+        columns = np.empty((strips_at_most, key_size, strip), dtype=np.float32)
+        scores = np.empty((max(strip, group), TILE), dtype=np.float32)
         mixed = np.empty((queries, value_size), dtype=np.float32)
-        highest = np.empty(queries, dtype=np.float32)
-        total = np.empty(queries, dtype=np.float32)
-        turned = np.empty((key_size, TILE), dtype=np.float32)
-        zeros = np.zeros(2 * wide, dtype=np.float32)
+        highest, total, shrink = np.zeros((3, queries), dtype=np.float32)
+        starts, ends = np.zeros((2, queries), dtype=np.int32)
+        first_start, last_start, first_end, last_end = np.zeros((4, strips_at_most), dtype=np.int64)
+        zeros = np.zeros(strip, dtype=np.float32)
         ticket = take_ticket(a.counter)
         tickets = a.units * a.kv_heads
         while code >= 0 and ticket < tickets:
@@ -124,10 +136,13 @@ def attention_kernel(group: int, key_size: int, value_size: int, width: int) -> 
             first, count = int_at(a.firsts, unit), int_at(a.counts, unit)
             row = int_at(a.members, first)
             position, end = int_at(a.starts, row), int_at(a.ends, row)
+            strips = (count * group + strip - 1) // strip if count > 1 else 0
             for i in range(count):
                 member = int_at(a.members, first + i)
-                position = min(position, int_at(a.starts, member))
-                end = max(end, int_at(a.ends, member))
+                start, stop = int_at(a.starts, member), int_at(a.ends, member)
+                position, end = min(position, start), max(end, stop)
+                starts[i * group : (i + 1) * group] = start
+                ends[i * group : (i + 1) * group] = stop
                 _begin(a, member, head, i * group, group, query, highest, total, mixed)
             while count == 1 and position < end:
                 place = position % a.block_size
@@ -144,7 +159,7 @@ def attention_kernel(group: int, key_size: int, value_size: int, width: int) -> 
                 )  # fmt: skip
                 for q in range(group):
                     if a.softcap > 0:
-                        _cap(scores, place - tile, last, a.softcap, q)
+                        _cap(scores.ctypes.data + 4 * q * TILE, TILE, a.softcap)
                     soften(
                         scores.ctypes.data + 4 * q * TILE, place - tile, last,
                         highest.ctypes.data + 4 * q, total.ctypes.data + 4 * q,
@@ -156,58 +171,92 @@ def attention_kernel(group: int, key_size: int, value_size: int, width: int) -> 
                     group, value_size, TILE, width,
                 )  # fmt: skip
                 position += last - (place - tile)
-            position -= position % width
+            for s in range(strips):
+                begins = starts[s * strip : min(count * group, (s + 1) * strip)]
+                stops = ends[s * strip : min(count * group, (s + 1) * strip)]
+                first_start[s], last_start[s] = begins.min(), begins.max()
+                first_end[s], last_end[s] = stops.min(), stops.max()
+            for q in range(count * group, strips * strip):
+                for d in range(key_size):
+                    query[q, d] = np.float32(0)
+            for q in range(0, strips * strip, wide):
+                transpose(
+                    query.ctypes.data + 4 * q * key_size,
+                    columns[q // strip].ctypes.data + 4 * (q % strip),
+                    key_size, strip, wide,
+                )  # fmt: skip
             while count > 1 and position < end:
-                length, blocks = (
-                    min(TILE, end - position),
-                    (count * group + together - 1) // together,
-                )
-                done = 0
-                while done < length:
-                    part = _part(a, position + done, length - done)
-                    at = a.keys + 4 * _token_at(a, row, position + done, head) * key_size
-                    for t in range(0, part, width):
-                        transpose(
-                            at + 4 * t * key_size, turned.ctypes.data + 4 * (done + t),
-                            key_size, TILE, width,
-                        )  # fmt: skip
-                    done += part
-                for block in range(blocks):
-                    q = count * group * block // blocks
-                    for t in range(0, length, 2 * wide):
-                        multiply(
-                            query.ctypes.data + 4 * q * key_size, key_size,
-                            turned.ctypes.data + 4 * t, TILE, key_size, zeros.ctypes.data, 0,
-                            scores.ctypes.data + 4 * (q * TILE + t), TILE, zeros.ctypes.data, 0,
-                            count * group * (block + 1) // blocks - q, together, 2, wide,
-                        )  # fmt: skip
-                for q in range(count * group):
-                    member = int_at(a.members, first + q // group)
-                    begin = min(max(int_at(a.starts, member) - position, 0), length)
-                    last = min(int_at(a.ends, member) - position, length)
-                    if a.softcap > 0:
-                        _cap(scores, begin, last, a.softcap, q)
-                    soften(
-                        scores.ctypes.data + 4 * q * TILE, begin, last,
-                        highest.ctypes.data + 4 * q, total.ctypes.data + 4 * q,
-                        mixed.ctypes.data + 4 * q * value_size, TILE, value_size, width,
-                    )  # fmt: skip
-                done = 0
-                while done < length:
-                    part = _part(a, position + done, length - done)
-                    at = a.values + 4 * _token_at(a, row, position + done, head) * value_size
-                    for block in range(blocks):
-                        q = count * group * block // blocks
-                        for d in range(0, value_size, 2 * wide):
-                            sums = mixed.ctypes.data + 4 * (q * value_size + d)
+                ahead = _token_at(a, row, position, head)
+                if position + TILE < end:
+                    ahead = _token_at(a, row, position + TILE, head)
+                elif following < tickets:
+                    ahead = _first_token(a, following)
+                for s in range(strips):
+                    q = s * strip
+                    used = min(strip, count * group - q)
+                    length = min(TILE, last_end[s] - position)
+                    if length <= 0 or position + TILE <= first_start[s]:
+                        continue
+                    done = 0
+                    while done < length:
+                        part = _part(a, position + done, length - done)
+                        at = a.keys + 4 * _token_at(a, row, position + done, head) * key_size
+                        blocks = (part + together - 1) // together
+                        step = 4 * TILE // (strips * blocks) + 1
+                        fetched = a.keys + 4 * ahead * key_size + s * blocks * key_size * step
+                        for block in range(blocks):
+                            t = part * block // blocks
                             multiply(
-                                scores.ctypes.data + 4 * (q * TILE + done), TILE,
-                                at + 4 * d, value_size, part, sums, value_size, sums, value_size,
-                                zeros.ctypes.data, 0,
-                                count * group * (block + 1) // blocks - q, together, 2, wide,
+                                at + 4 * t * key_size, key_size, 1,
+                                columns[s].ctypes.data, strip, key_size, zeros.ctypes.data, 0,
+                                scores.ctypes.data + 4 * (done + t) * strip, strip,
+                                fetched + block * key_size * step, step,
+                                part * (block + 1) // blocks - t, together, 2, wide,
                             )  # fmt: skip
-                    done += part
-                position += length
+                        done += part
+                    if a.softcap > 0:
+                        _cap(scores.ctypes.data, length * strip, a.softcap)
+                    if last_start[s] <= position and position + TILE <= first_end[s]:
+                        soften_columns(
+                            scores.ctypes.data, position,
+                            starts[q:].ctypes.data, ends[q:].ctypes.data,
+                            highest[q:].ctypes.data, total[q:].ctypes.data,
+                            shrink[q:].ctypes.data, TILE, 2, 0, wide,
+                        )  # fmt: skip
+                    else:
+                        soften_columns(
+                            scores.ctypes.data, position,
+                            starts[q:].ctypes.data, ends[q:].ctypes.data,
+                            highest[q:].ctypes.data, total[q:].ctypes.data,
+                            shrink[q:].ctypes.data, TILE, 2, 1, wide,
+                        )  # fmt: skip
+                    for i in range(q, q + used):
+                        if shrink[i] < 1:
+                            mixed[i] *= shrink[i]
+                    done = 0
+                    while done < length:
+                        part = _part(a, position + done, length - done)
+                        at = a.values + 4 * _token_at(a, row, position + done, head) * value_size
+                        blocks = (used + together - 1) // together
+                        step = 4 * strip // (strips * blocks) + 1
+                        fetched = (
+                            a.values
+                            + 4 * ahead * value_size
+                            + s * blocks * step * (TILE * value_size // strip)
+                        )
+                        for block in range(blocks):
+                            i = used * block // blocks
+                            for d in range(0, value_size, strip):
+                                sums = mixed.ctypes.data + 4 * ((q + i) * value_size + d)
+                                multiply(
+                                    scores.ctypes.data + 4 * (done * strip + i), 1, strip,
+                                    at + 4 * d, value_size, part, sums, value_size,
+                                    sums, value_size,
+                                    zeros.ctypes.data, 0,
+                                    used * (block + 1) // blocks - i, together, 2, wide,
+                                )  # fmt: skip
+                        done += part
+                position += TILE
             for i in range(count):
                 _end(a, int_at(a.members, first + i), head, i * group, group, highest, total, mixed)
             ticket = following
@@ -216,10 +265,11 @@ def attention_kernel(group: int, key_size: int, value_size: int, width: int) -> 
 
 
 @jit
-def _cap(scores: Floats, first: int, last: int, softcap: np.float32, q: int) -> None:
-    """Keep query q's scores [first, last) within the soft cap."""
-    for t in range(first, last):
-        scores[q, t] = softcap * np.float32(math.tanh(scores[q, t] / softcap))
+def _cap(scores: int, count: int, softcap: np.float32) -> None:
+    """Keep so many scores within the soft cap, and make powers of two of them."""
+    for i in range(count):
+        capped = softcap * np.float32(math.tanh(float_at(scores, i) / softcap))
+        put_float(scores, i, _OCTAVES * capped)
 
 
 @jit
@@ -253,14 +303,15 @@ def _begin(
     query: Floats, highest: Floats, total: Floats, mixed: Floats,
 ) -> None:  # fmt: skip
     """Queries [first, first + group), and their state: nothing, a sink, or what was left."""
+    scale = a.scale if a.softcap > 0 else a.scale * _OCTAVES
     for g in range(group):
         q = first + g
         source = row * a.query_row + (head * group + g) * a.query_head
         for d in range(query.shape[1]):
-            query[q, d] = a.scale * float_at(a.query, source + d)
+            query[q, d] = scale * float_at(a.query, source + d)
         highest[q], total[q] = _LOWEST, np.float32(0)
         if a.sinks != 0:
-            highest[q], total[q] = float_at(a.sinks, head * group + g), np.float32(1)
+            highest[q], total[q] = _OCTAVES * float_at(a.sinks, head * group + g), np.float32(1)
         mixed[q] = np.float32(0)
     if a.places != 0 and a.leaves == 0 and int_at(a.places, row) >= 0:
         at = _state_at(a, row, head, group, mixed.shape[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -15,6 +16,45 @@ from executor.attention.cascade import SharedPrefix
 from executor.attention.kernel import Arguments
 
 Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cutting:
+    """How rows that read the same tokens are cut into units.
+
+    Each has `group` query heads to each of `kv_heads` key heads; a unit has `most_rows` at most
+    and scores `strip` query heads at a time, also where it has fewer; `threads` share the units.
+    """
+
+    most_rows: int
+    group: int
+    strip: int
+    kv_heads: int
+    threads: int
+
+    def pieces(self, rows: int) -> int:
+        return 1 if rows == 1 else _fewest_strips(self, rows)
+
+
+_PIECE_OVERHEAD = 0.1
+"""Of a strip's time, that a unit takes beside its strips."""
+
+
+@lru_cache(maxsize=4096)
+def _fewest_strips(cutting: Cutting, rows: int) -> int:
+    """Into how many pieces, so that few strips have empty places and no thread waits for long."""
+
+    def cost(pieces: int) -> float:
+        small, larger = divmod(rows, pieces)
+        strips = [-(-size * cutting.group // cutting.strip) for size in (small, small + 1)]
+        total = (pieces - larger) * strips[0] + larger * strips[1]
+        last_alone = strips[1] if larger else strips[0]
+        shared = (total + _PIECE_OVERHEAD * pieces) * cutting.kv_heads / cutting.threads
+        return shared + last_alone
+
+    fewest = -(-rows // cutting.most_rows)
+    most = max(fewest, -(-rows * cutting.group // cutting.strip))
+    return min(range(fewest, min(most, rows) + 1), key=cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +88,15 @@ class _Rows:
 
 def plan_units(
     batch: PackedBatch, window: int | None, shared: list[SharedPrefix], *,
-    block_size: int, most_rows: int, numbers_per_state: int,
+    block_size: int, cutting: Cutting, numbers_per_state: int,
 ) -> Plan:  # fmt: skip
-    """Divide a step's rows into units of at most `most_rows`.
+    """Divide a step's rows into units.
 
     Args:
         numbers_per_state: that a row leaves for later, of all heads together.
     """
     rows = _rows(batch, window)
-    own = _divided(batch, most_rows)
+    own = _divided(batch, cutting)
     if not shared:
         return Plan(calls=(_units(batch, rows, own, None, leaves=False),))
     rows, groups = _split_off(rows, shared, block_size)
@@ -67,7 +107,7 @@ def plan_units(
         ends=rows.starts,
         places=rows.places,
     )
-    together = _joined([_cut(group, most_rows) for group in groups])
+    together = _joined([_cut(group, cutting) for group in groups])
     return Plan(
         calls=(
             _units(batch, before, together, states, leaves=True),
@@ -109,10 +149,10 @@ def _split_off(
     return _Rows(sequences=rows.sequences, starts=starts, ends=rows.ends, places=places), groups
 
 
-def _divided(batch: PackedBatch, most_rows: int) -> _Division:
-    """Every sequence's rows in as few units as there must be, of about the same size."""
+def _divided(batch: PackedBatch, cutting: Cutting) -> _Division:
+    """Every sequence's rows in units of about the same size."""
     starts, counts = np.array(batch.query_starts), np.array(batch.query_lens)
-    pieces = -(-counts // most_rows)
+    pieces = np.array([cutting.pieces(count) for count in batch.query_lens])
     sequence = np.repeat(np.arange(len(counts)), pieces)
     piece = np.arange(len(sequence)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     begins = counts[sequence] * piece // pieces[sequence]
@@ -122,9 +162,9 @@ def _divided(batch: PackedBatch, most_rows: int) -> _Division:
     )
 
 
-def _cut(group: Ints, most_rows: int) -> _Division:
-    """The rows of one group, so that there are two units at least for the threads to share."""
-    pieces = max(2, -(-len(group) // most_rows))
+def _cut(group: Ints, cutting: Cutting) -> _Division:
+    """The rows of one group in units of about the same size."""
+    pieces = cutting.pieces(len(group))
     edges = len(group) * np.arange(pieces + 1) // pieces
     return _Division(members=group, firsts=edges[:-1], counts=np.diff(edges))
 

@@ -71,24 +71,24 @@ def _turn(builder: Any, rows: list[Any]) -> list[Any]:
 
 @emitter
 def multiply(
-    typing: Any, left: Any, left_row: Any, right: Any, right_row: Any, inner: Any,
+    typing: Any, left: Any, left_row: Any, left_step: Any, right: Any, right_row: Any, inner: Any,
     start: Any, start_row: Any, product: Any, product_row: Any, ahead: Any, ahead_step: Any,
     rows: Any, most_rows: Any, vectors: Any, width: Any,
 ) -> Any:  # fmt: skip
     """product = start + left @ right, for up to `most_rows` rows of `vectors` * `width` columns.
 
     Addresses of float32 left [rows, inner], right [inner, columns], start and product
-    [rows, columns], each followed by its row's stride in numbers (0 starts all rows alike).
-    Meanwhile `ahead_step` bytes from `ahead` on are fetched for each of `inner`. The last three
-    are literals; `rows` is any number from 1 to `most_rows`.
+    [rows, columns], each followed by its row's stride in numbers (0 starts all rows alike), the
+    left one's by its column's as well. Meanwhile `ahead_step` bytes from `ahead` on are fetched
+    for each of `inner`. The last three are literals; `rows` is any number from 1 to `most_rows`.
     """
     most, *shape = [kind.literal_value for kind in (most_rows, vectors, width)]
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        _emit_multiply(builder, arguments[:11], arguments[11], most, *shape)
+        _emit_multiply(builder, arguments[:12], arguments[12], most, *shape)
         return nothing()
 
-    return signature(12, most_rows, vectors, width), generate
+    return signature(13, most_rows, vectors, width), generate
 
 
 def _emit_multiply(
@@ -107,18 +107,19 @@ def _emit_multiply(
 
 
 def _emit_product(builder: Any, given: Any, rows: int, vectors: int, width: int) -> None:
-    left_row, right_row, inner, start_row, product_row = (given[i] for i in (1, 3, 4, 6, 8))
-    left, right, start, product = pointers(builder, [given[i] for i in (0, 2, 5, 7)])
-    ahead = builder.inttoptr(given[9], ir.IntType(8).as_pointer())
+    left_row, left_step, right_row, inner = (given[i] for i in (1, 2, 4, 5))
+    start_row, product_row, ahead_step = (given[i] for i in (7, 9, 11))
+    left, right, start, product = pointers(builder, [given[i] for i in (0, 3, 6, 8)])
+    ahead = builder.inttoptr(given[10], ir.IntType(8).as_pointer())
     columns = range(0, vectors * width, width)
     lefts = [builder.gep(left, [builder.mul(integer(r), left_row)]) for r in range(rows)]
     sums = [_start_sums(builder, start, start_row, r, columns, width) for r in range(rows)]
     with cgutils.for_range_slice(builder, integer(0), inner, integer(1)) as (k, _):
         line = builder.gep(right, [builder.mul(k, right_row)])
         loaded = [load(builder, line, column, width) for column in columns]
-        following = builder.gep(ahead, [builder.mul(k, given[10])])
+        following = builder.gep(ahead, [builder.mul(k, ahead_step)])
         fetch(builder, following, 0, 4 * len(columns) * width, SECOND)
-        at = k
+        at = builder.mul(k, left_step)
         for r in range(rows):
             number = broadcast(builder, builder.load(builder.gep(lefts[r], [at])), width)
             added = [

@@ -1,18 +1,18 @@
-"""Exponentials, and what attention and gates make of them."""
+"""Scores of attention to weights, tile after tile, with the softmax kept up."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils
 
 from executor.compiled.emit import (
     broadcast,
     constant,
     emitter,
-    fma,
     higher,
+    integer,
     load,
     nothing,
     pointers,
@@ -20,67 +20,7 @@ from executor.compiled.emit import (
     signature,
     store,
 )
-
-
-@emitter
-def exponential(typing: Any, x: Any) -> Any:
-    """e ** x as float32 for x <= 0, within 3 units in the last place; 0 from -87 on."""
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        return emit_exponential(builder, arguments[0])
-
-    return types.float32(types.float32), generate
-
-
-def emit_exponential(builder: Any, x: Any) -> Any:
-    """2 ** n times a polynomial on half an octave either side (Cephes' coefficients).
-
-    `x` is a number or a vector of them, at most 0.
-    """
-    lowest = constant(x.type, -87.0)
-    bounded = higher(builder, x, lowest)
-    octaves = fma(builder, bounded, constant(x.type, 1.44269504), constant(x.type, -0.5))
-    whole = builder.fptosi(octaves, _like(x.type, ir.IntType(32)))
-    n = builder.sitofp(whole, x.type)
-    r = fma(builder, n, constant(x.type, -0.693359375), bounded)
-    r = fma(builder, n, constant(x.type, 2.12194440e-4), r)
-    p = constant(x.type, _EXPONENTIAL[0])
-    for coefficient in _EXPONENTIAL[1:]:
-        p = fma(builder, p, r, constant(x.type, coefficient))
-    linear = builder.fadd(r, constant(x.type, 1.0))
-    biased = builder.add(whole, constant(whole.type, 127))
-    power = builder.bitcast(builder.shl(biased, constant(whole.type, 23)), x.type)
-    result = builder.fmul(fma(builder, p, builder.fmul(r, r), linear), power)
-    inside = builder.fcmp_ordered(">", x, lowest)
-    return builder.select(inside, result, constant(x.type, 0.0))
-
-
-_EXPONENTIAL = (
-    1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
-    5.0000001201e-1,
-)  # fmt: skip
-
-
-@emitter
-def gate(typing: Any, pairs: Any, product: Any, width: Any) -> Any:
-    """product = silu(gate) * up, for `width` gates followed by as many ups.
-
-    Addresses of float32; `width` is a literal.
-    """
-    lanes = width.literal_value
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        pairs, product = pointers(builder, arguments[:2])
-        gates, ups = (load(builder, pairs, n * lanes, lanes) for n in range(2))
-        zero, one = (constant(gates.type, n) for n in (0.0, 1.0))
-        falling = higher(builder, gates, builder.fsub(zero, gates))
-        small = emit_exponential(builder, builder.fsub(zero, falling))
-        above = builder.select(builder.fcmp_ordered("<", gates, zero), small, one)
-        silu = builder.fdiv(builder.fmul(gates, above), builder.fadd(one, small))
-        store(builder, builder.fmul(silu, ups), product, 0)
-        return nothing()
-
-    return signature(2, width), generate
+from executor.compiled.exponential import emit_power_of_two
 
 
 @emitter
@@ -91,8 +31,8 @@ def soften(
     """Turn one query's scores into weights, and its state so far to the new maximum.
 
     Addresses of float32 [keys], of the highest score and the sum of weights so far, and of
-    [size], what these weights have mixed. Scores outside [first, last) become 0. The last three
-    are literals; `keys` and `size` are multiples of `width`.
+    [size], what these weights have mixed. Scores are powers of two; those outside [first, last)
+    count for nothing. The last three are literals; `keys` and `size` are multiples of `width`.
     """
     shape = [kind.literal_value for kind in (keys, size, width)]
 
@@ -115,12 +55,12 @@ def _emit_soften(
     top = _over_all(builder, rows, higher)
     top = higher(builder, top, before)
     spread = broadcast(builder, top, width)
-    weights = [emit_exponential(builder, builder.fsub(row, spread)) for row in rows]
+    weights = [emit_power_of_two(builder, builder.fsub(row, spread)) for row in rows]
     for t, weight in zip(range(0, keys, width), weights, strict=True):
         store(builder, weight, scores, t)
     added = _over_all(builder, weights, lambda b, one, other: b.fadd(one, other))
     with builder.if_then(builder.fcmp_ordered(">", top, before)):
-        shrink = emit_exponential(builder, builder.fsub(before, top))
+        shrink = emit_power_of_two(builder, builder.fsub(before, top))
         builder.store(top, highest)
         builder.store(builder.fmul(shrink, builder.load(total)), total)
         factor = broadcast(builder, shrink, width)
@@ -155,5 +95,89 @@ def _over_all(builder: Any, vectors: list[Any], combine: Any) -> Any:
     return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
 
 
-def _like(kind: Any, element: Any) -> Any:
-    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
+@emitter
+def soften_columns(
+    typing: Any, scores: Any, position: Any, starts: Any, ends: Any, highest: Any, total: Any,
+    shrink: Any, keys: Any, vectors: Any, masked: Any, width: Any,
+) -> Any:  # fmt: skip
+    """Turn a tile of scores, a column for each query, into weights.
+
+    Addresses of float32 scores [keys, vectors * width], and of [vectors * width] the highest
+    score and the sum of weights so far, and by what that of before shrinks. The tile's keys are
+    those from `position` on; if `masked` is 1, a query takes part from its own one of `starts` to
+    its one of `ends` (addresses of int32 [vectors * width]). The last four are literals; `keys`
+    is a multiple of 4.
+    """
+    shape = [kind.literal_value for kind in (keys, vectors, masked, width)]
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        addresses = pointers(builder, [arguments[0], *arguments[2:7]])
+        _emit_soften_columns(builder, arguments[1], *addresses, *shape)
+        return nothing()
+
+    return signature(7, keys, vectors, masked, width), generate
+
+
+_AT_ONCE = 4
+"""Keys whose scores are compared at a time: a maximum takes longer than the next one waits."""
+
+
+def _emit_soften_columns(
+    builder: Any, position: Any, scores: Any, starts: Any, ends: Any, highest: Any, total: Any,
+    shrink: Any, keys: int, vectors: int, masked: int, width: int,
+) -> None:  # fmt: skip
+    columns = range(0, vectors * width, width)
+    row_numbers = integer(vectors * width)
+    before = [load(builder, highest, c, width) for c in columns]
+    tops = [[cgutils.alloca_once_value(builder, top) for _ in range(_AT_ONCE)] for top in before]
+    spans = [[_integers(builder, edge, c, width) for edge in (starts, ends)] for c in columns]
+    with cgutils.for_range_slice(builder, integer(0), integer(keys), integer(_AT_ONCE)) as (t, _):
+        for step in range(_AT_ONCE):
+            key = builder.add(t, integer(step))
+            row = builder.gep(scores, [builder.mul(key, row_numbers)])
+            for c, top, span in zip(columns, tops, spans, strict=True):
+                score = load(builder, row, c, width)
+                if masked:
+                    score = _within(builder, score, builder.add(position, key), *span)
+                    store(builder, score, row, c)
+                builder.store(higher(builder, score, builder.load(top[step])), top[step])
+    reached = [_highest(builder, [builder.load(place) for place in top]) for top in tops]
+    sums = []
+    for c, old, new in zip(columns, before, reached, strict=True):
+        factor = emit_power_of_two(builder, builder.fsub(old, new))
+        store(builder, factor, shrink, c)
+        store(builder, new, highest, c)
+        kept = builder.fmul(factor, load(builder, total, c, width))
+        sums.append(cgutils.alloca_once_value(builder, kept))
+    with cgutils.for_range_slice(builder, integer(0), integer(keys), integer(1)) as (t, _):
+        row = builder.gep(scores, [builder.mul(t, row_numbers)])
+        for c, new, added in zip(columns, reached, sums, strict=True):
+            score = load(builder, row, c, width)
+            weight = emit_power_of_two(builder, builder.fsub(score, new))
+            store(builder, weight, row, c)
+            builder.store(builder.fadd(builder.load(added), weight), added)
+    for c, added in zip(columns, sums, strict=True):
+        store(builder, builder.load(added), total, c)
+
+
+def _highest(builder: Any, vectors: list[Any]) -> Any:
+    top, *others = vectors
+    for other in others:
+        top = higher(builder, top, other)
+    return top
+
+
+def _integers(builder: Any, base: Any, offset: int, width: int) -> Any:
+    place = builder.gep(base, [integer(offset)])
+    kind = ir.VectorType(ir.IntType(32), width)
+    return builder.load(builder.bitcast(place, kind.as_pointer()), align=4)
+
+
+def _within(builder: Any, scores: Any, key: Any, starts: Any, ends: Any) -> Any:
+    """The scores of the queries that see the key; the others at -infinity."""
+    int32 = ir.IntType(32)
+    place = broadcast(builder, builder.trunc(key, int32), scores.type.count)
+    inside = builder.and_(
+        builder.icmp_signed(">=", place, starts), builder.icmp_signed("<", place, ends)
+    )
+    return builder.select(inside, scores, constant(scores.type, float("-inf")))

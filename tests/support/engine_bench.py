@@ -31,6 +31,7 @@ import torch  # noqa: E402
 from executor import linear, model  # noqa: E402
 from executor.build import FastPaths, build_engine  # noqa: E402
 from executor.loading import Checkpoint  # noqa: E402
+from executor.memory import wait_for_memory  # noqa: E402
 from executor.profile import Profile, ProfileReport  # noqa: E402
 from executor.request import Request, SamplingParams  # noqa: E402
 from executor.settings import EngineSettings  # noqa: E402
@@ -167,6 +168,7 @@ def main() -> None:
     engines = {
         variant: built(options.model, variant, profiled=options.profile) for variant in variants
     }
+    wait_for_memory()
     warm = requests[:3]
     rates: dict[str, list[float]] = {v: [] for v in variants}
     for engine in engines.values():

@@ -7,16 +7,35 @@ import mmap
 import pytest
 import torch
 
-from executor.memory import HUGE_PAGE, keep_freed_memory, prefer_huge_pages, take_ahead
+from executor.memory import (
+    HUGE_PAGE,
+    in_huge_pages,
+    keep_freed_memory,
+    prefer_huge_pages,
+    take_ahead,
+    wait_for_memory,
+)
 
 
 def test_a_tensor_keeps_its_numbers_on_huge_pages() -> None:
     tensor = torch.arange(3 * HUGE_PAGE // 4, dtype=torch.float32)
     prefer_huge_pages(tensor)
     take = take_ahead([tensor[7:]])
-    if take is not None:
-        take.join()
+    wait_for_memory()
+    assert take is None or not take.is_alive()
     assert torch.equal(tensor, torch.arange(3 * HUGE_PAGE // 4, dtype=torch.float32))
+
+
+def test_tensors_laid_into_huge_pages_keep_to_their_places() -> None:
+    numbers = torch.arange(3 * 5 * 7, dtype=torch.float32)
+    pages = HUGE_PAGE // 4
+    given = [numbers.view(3, 5, 7), numbers.half()[:9], torch.ones(40 * pages), numbers[::2]]
+    given.append(numbers.view(3, 5, 7).transpose(0, 2))
+    laid = [in_huge_pages(tensor) for tensor in given]
+    for tensor, copied in zip(given, laid, strict=True):
+        assert torch.equal(tensor, copied)
+        assert copied.is_contiguous()
+        assert copied.data_ptr() % 64 == 0
 
 
 def test_small_tensors_are_left_alone() -> None:
