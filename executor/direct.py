@@ -66,6 +66,8 @@ class _Heads:
 class _Watcher:
     """Attends over the whole row as one sequence and notes how each layer does it (`hook`)."""
 
+    kept = None
+
     def __init__(self) -> None:
         self.seen: dict[int, _Heads] = {}
 
@@ -134,7 +136,13 @@ class _Charged:
 
 
 class DirectLayer:
-    """Computes what `own`, the forward of a layer, does in a packed step."""
+    """Computes what `own`, the forward of a layer, does in a packed step.
+
+    The last layer of all does so only for rows whose states are looked at behind it; the others'
+    are 0. (Their keys and values are there: of a prompt's rows that is all that is needed.)
+    """
+
+    is_last = False
 
     def __init__(
         self, own: Callable[..., Any], parts: _Parts, heads: _Heads, space: _Space
@@ -176,10 +184,22 @@ class DirectLayer:
             mixed = executor_ctx.attend(
                 self._layer, buffers.query, buffers.key, buffers.value, self._heads.options
             ).contiguous()
+        if self.is_last and (kept := executor_ctx.kept) is not None:
+            whole = torch.zeros_like(hidden)
+            if len(kept):
+                hidden, mixed = hidden[:, kept], mixed[kept]
+                whole[:, kept] = self._finish(hidden, mixed, buffers, executor_profile)
+            return whole
+        return self._finish(hidden, mixed, buffers, executor_profile)
+
+    def _finish(
+        self, hidden: Tensor, mixed: Tensor, buffers: _Buffers, profile: StepProfile
+    ) -> Tensor:
+        """Behind attention; of as many rows as are given."""
         answer = torch.empty_like(hidden)
         self._prepare_behind(hidden, mixed, answer, buffers)
-        self._behind.run(executor_profile)
-        return answer.add_(buffers.sums)
+        self._behind.run(profile)
+        return answer.add_(buffers.sums[: hidden.shape[1]])
 
     def _prepare_before(
         self, hidden: Tensor, angles: tuple[Tensor, Tensor], buffers: _Buffers
@@ -212,12 +232,13 @@ class _Trial:
     def __init__(self, layer: nn.Module, parts: _Parts, watcher: _Watcher, space: _Space) -> None:
         self.layer = layer
         self.direct: DirectLayer | None = None
+        self.index = layer_index(parts.attention)
         self._own = layer.forward
         self._parts, self._watcher, self._space = parts, watcher, space
 
     def forward(self, *given: Any, **by_name: Any) -> Any:
         answer = self._own(*given, **by_name)
-        heads = self._watcher.seen[layer_index(self._parts.attention)]
+        heads = self._watcher.seen[self.index]
         if _fit(self._parts, heads) and _angles_fit(heads, **by_name):
             direct = DirectLayer(self._own, self._parts, heads, self._space)
             if _same(answer, direct.forward(*given, **by_name)):
@@ -248,6 +269,7 @@ def direct_layers(module: nn.Module, run: Callable[[AttentionContext], object]) 
     for trial in trials:
         del trial.layer.forward
         if trial.direct is not None:
+            trial.direct.is_last = trial.index == next(reversed(watcher.seen))
             trial.layer.forward = trial.direct.forward
     return sum(trial.direct is not None for trial in trials)
 

@@ -22,6 +22,10 @@ NAME = "batchjobs_executor"
 class AttentionContext(Protocol):
     """What a forward pass does at an attention layer."""
 
+    @property
+    def kept(self) -> Tensor | None:
+        """Rows [R] of the packed row whose last states are looked at; None: all may be."""
+
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
     ) -> Tensor:

@@ -83,6 +83,7 @@ class PagedContext:
     cache: PagedCache
     batch: PackedBatch
     backend: AttentionBackend
+    kept: Tensor | None
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
@@ -122,14 +123,29 @@ class PackedModel:
             self._module,
             self._row(tokens),
             self._row(positions),
-            torch.tensor(last_rows, dtype=torch.int64, device=self._device),
-            PagedContext(self._cache, batch, self._backend),
+            self._rows(last_rows),
+            PagedContext(self._cache, batch, self._backend, self._kept(spans)),
         )
+
+    def _kept(self, spans: Many[Span]) -> Tensor | None:
+        """The rows whose logits are asked for, now or at `logits_at`; None: all of them."""
+        kept: list[int] = []
+        first = 0
+        for span in spans:
+            end = first + span.positions
+            scored = span.sequence.group.scores_prompt
+            kept += range(first if scored else end - span.rows, end)
+            first = end
+        return None if len(kept) == first else self._rows(kept)
+
+    def _rows(self, rows: list[int]) -> Tensor:
+        return torch.tensor(rows, dtype=torch.int64, device=self._device)
 
     @torch.inference_mode()
     def logits_at(self, rows: Many[int]) -> Tensor:
-        """Logits [R, V] at these rows of the last step's packed row."""
-        return self._head.logits(torch.tensor(rows, device=self._device))
+        """Logits [R, V] at these rows of the last step's packed row: sampled, or of prompts that
+        are scored."""
+        return self._head.logits(self._rows(list(rows)))
 
     def _row(self, values: list[int]) -> Tensor:
         return torch.tensor(values, device=self._device)[None]

@@ -34,6 +34,8 @@ _BUDGET = 20
 class LayerProbe:
     """Attends over the whole row as one sequence and notes each layer's shape."""
 
+    kept = None
+
     def __init__(self) -> None:
         self.shapes: dict[int, LayerShape] = {}
 

@@ -18,7 +18,7 @@ from executor.merging import optimize_linears
 from executor.model import PackedModel, PagedCache
 from executor.packing import LayerProbe, probe_layers, run_probe
 from executor.profile import Part, Profile
-from executor.request import Request
+from executor.request import Request, SamplingParams
 from executor.sequence import Group, Sequence
 from executor.settings import Limits
 from executor.span import Span
@@ -76,6 +76,46 @@ def test_logits_are_the_same_whether_layers_are_direct_or_not(family: str) -> No
     make_direct(model)
     for ours, own in zip(logits(model, config), before, strict=True):
         torch.testing.assert_close(ours, own, atol=1e-5, rtol=1e-5)
+
+
+def packed_llama() -> PackedModel:
+    model, config = fused("llama")
+    assert make_direct(model) == 3
+    cache = PagedCache(probe_layers(model, config), LIMITS, dtype=torch.float32, device="cpu")
+    return PackedModel(model, cache, CpuAttention())
+
+
+def prompt(request: Request) -> Span:
+    tokens = list(request.prompt_token_ids)
+    sequence = Sequence(Group(request), 0, tokens, watcher=None)
+    sequence.block_table = [1, 0]
+    return Span(sequence, 0, len(tokens))
+
+
+def test_states_that_nobody_looks_at_are_not_computed_by_the_last_layer() -> None:
+    packed = packed_llama()
+    sampled = packed.forward([prompt(Request(id="", prompt_token_ids=tuple(range(3, 14))))])
+    assert torch.equal(packed.logits_at([10]), sampled)
+    assert not packed.logits_at(range(10)).any()
+
+
+def test_states_of_prompts_that_are_scored_are_all_computed() -> None:
+    module, config = fused("llama")
+    tokens = tuple(range(3, 14))
+    scored = Request(
+        id="", prompt_token_ids=tokens, sampling=SamplingParams(prompt_logprobs=0, max_tokens=1)
+    )
+
+    def all_logits() -> Tensor:
+        layers = probe_layers(module, config)
+        cache = PagedCache(layers, LIMITS, dtype=torch.float32, device="cpu")
+        packed = PackedModel(module, cache, CpuAttention())
+        packed.forward([prompt(scored)])
+        return packed.logits_at(range(len(tokens)))
+
+    before = all_logits()
+    assert make_direct(module) == 3
+    torch.testing.assert_close(all_logits(), before, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
