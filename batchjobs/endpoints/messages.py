@@ -15,7 +15,7 @@ import json
 from typing import Any
 
 from batchjobs.endpoints.base import Body
-from batchjobs.endpoints.contents import PartKinds, read_content
+from batchjobs.endpoints.contents import EXTENSION_PARTS, PartKinds, read_content
 from batchjobs.endpoints.fields import (
     check_keys,
     empty_array,
@@ -44,7 +44,7 @@ _KEYS = {
     "assistant": frozenset({"tool_calls", "function_call", "refusal", "audio", *REASONING}),
     "tool": frozenset({"tool_call_id"}),
 }
-_OTHER_PARTS = ("image_url", "input_audio", "file")
+_OTHER_PARTS = ("image_url", "input_audio", "file", *EXTENSION_PARTS)
 _PARTS = PartKinds(texts={"text": "text"}, others=_OTHER_PARTS)
 _ASSISTANT_PARTS = PartKinds(texts={"text": "text", "refusal": "refusal"}, others=_OTHER_PARTS)
 
