@@ -17,7 +17,7 @@ from batchjobs.models import File, Job
 from batchjobs.queue.claims import ShardFacts
 from batchjobs.states import JobState
 from batchjobs.store.base import ObjectStore
-from batchjobs.store.layout import manifest_key
+from batchjobs.store.layout import fingerprint_of, manifest_key
 
 VERSION = 1
 
@@ -59,8 +59,17 @@ def _manifest(
             "sha256": None if input_file is None else input_file.sha256,
             "lines": job.total_lines,
         },
+        **_computed_by(shards),
         "shards": [_shard(shard) for shard in shards],
     }
+
+
+def _computed_by(shards: Sequence[ShardFacts]) -> dict[str, Any]:
+    """Every `system_fingerprint` of the results, of failed lines too; of quantized weights they
+    say so. Parts of older versions name none."""
+    keys = [part.key for shard in shards for part in shard.parts]
+    found = {found for key in keys if (found := fingerprint_of(key)) is not None}
+    return {"system_fingerprints": sorted(found)} if found else {}
 
 
 def _shard(shard: ShardFacts) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -12,7 +13,9 @@ from executor.grammar import CompiledGrammar, GrammarError, GrammarLibrary
 from executor.request import Grammar
 
 COMPILE_SECONDS = 10.0
-"""That a grammar may take, once its turn has come."""
+"""Of computing that a grammar may take, once its turn has come."""
+_PASSING_SECONDS = 12
+"""That weigh as much as one of computing: something that waits for ever is not waited for."""
 _KEPT = 512
 _THREADS = 2
 """One grammar that takes its time does not keep the others waiting."""
@@ -20,9 +23,10 @@ _THREADS = 2
 
 @dataclass(slots=True, eq=False)
 class Compiling:
-    """A grammar on its way. `began_at` is None while it waits for a thread."""
+    """A grammar on its way. `spent` says how many seconds were computed on it; it is None while
+    that waits for a thread."""
 
-    began_at: float | None = None
+    spent: Callable[[], float] | None = None
     late: GrammarError | None = None
     future: futures.Future[CompiledGrammar] = field(default_factory=futures.Future)
 
@@ -30,8 +34,9 @@ class Compiling:
 class Compiler:
     """Compiles in threads, and keeps what it has compiled lately by the grammar's content.
 
-    A thread that takes too long is not stopped, as threads cannot be; its grammar has failed all
-    the same, at once for whoever asks for it again.
+    What counts is what the thread computed: a machine that is busy with other work refuses no
+    line for it. A thread that takes too long is not stopped, as threads cannot be; its grammar
+    has failed all the same, at once for whoever asks for it again.
     """
 
     def __init__(
@@ -39,11 +44,11 @@ class Compiler:
         library: GrammarLibrary,
         *,
         seconds: float = COMPILE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        watch: Callable[[], Callable[[], float]] | None = None,
     ) -> None:
         self._library = library
         self._seconds = seconds
-        self._clock = clock
+        self._watch = watch or own_seconds
         self._threads = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="grammar")
         self._known: OrderedDict[Grammar, Compiling] = OrderedDict()
 
@@ -64,8 +69,7 @@ class Compiler:
             raise compiling.late
         if compiling.future.done():
             return compiling.future.result()
-        began = compiling.began_at
-        if began is not None and self._clock() - began > self._seconds:
+        if compiling.spent is not None and compiling.spent() > self._seconds:
             compiling.late = GrammarError(f"compiling it took more than {self._seconds:g} seconds")
             raise compiling.late
         return None
@@ -79,5 +83,19 @@ class Compiler:
         )
 
     def _compile(self, grammar: Grammar, compiling: Compiling) -> CompiledGrammar:
-        compiling.began_at = self._clock()
+        compiling.spent = self._watch()
         return self._library.compile(grammar)
+
+
+def own_seconds() -> Callable[[], float]:
+    """A watch of what the calling thread computes from now on, for other threads to read while it
+    lives. Time that merely passes counts a twelfth; where the system keeps no clock of a thread
+    (macOS), as much."""
+    began = time.monotonic()
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return lambda: time.monotonic() - began
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    used = time.clock_gettime(clock)
+    return lambda: max(
+        time.clock_gettime(clock) - used, (time.monotonic() - began) / _PASSING_SECONDS
+    )

@@ -21,7 +21,7 @@ from executor.engine import Engine
 from executor.llguidance_grammar import LLGuidance
 from executor.settings import Limits, Scheduling
 from executor.span import Span
-from executor.text import TextStream
+from executor.text import TextStream, whole_characters
 
 VOCABULARY = 259
 BOS, EOS = 256, 257
@@ -99,7 +99,7 @@ class ByteTokenizer:
         return list(text.encode())
 
     def decode(self, token_ids: Many[int]) -> str:
-        return bytes(t for t in token_ids if t < BOS).decode(errors="replace")
+        return whole_characters(bytes(t for t in token_ids if t < BOS))
 
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id]) if token_id < BOS else f"<{token_id}>".encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -20,7 +21,8 @@ class Detokenizer(Protocol):
     def eos_token_ids(self) -> frozenset[int]: ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text without special tokens; bytes that are not UTF-8 give U+FFFD."""
+        """Text without special tokens; bytes that are not UTF-8 give U+FFFD. A character that is
+        not whole at the end, where an answer was cut, is left out."""
 
     def stream(self) -> TextStream: ...
 
@@ -77,6 +79,7 @@ class HfTokenizer:
         added = self._rust.get_added_tokens_decoder()
         self._added_ids = frozenset(added)
         self._special = {token.content: id for id, token in added.items() if token.special}
+        self._unspoken = self.special_token_ids
         self._is_byte_level = "ByteLevel" in repr(self._rust.decoder)
 
     @property
@@ -139,7 +142,12 @@ class HfTokenizer:
         return ids
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        return self._rust.decode(list(token_ids), skip_special_tokens=True)
+        ids = [token for token in token_ids if token not in self._unspoken]
+        unfinished = self._unfinished_bytes(ids)
+        if unfinished and not self._is_byte_level:
+            ids, unfinished = ids[:-unfinished], 0  # each such byte is a token of its own
+        text = self._rust.decode(ids, skip_special_tokens=True)
+        return text[:-1] if unfinished else text
 
     def stream(self) -> TextStream:
         return _RustStream(self._rust)
@@ -173,6 +181,22 @@ class HfTokenizer:
         if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
             return bytes([int(token[3:5], 16)])
         return token.replace("\u2581", " ").encode()
+
+    def _unfinished_bytes(self, token_ids: list[int]) -> int:
+        """How many bytes at the end begin a character that is not whole."""
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        for token in token_ids[-_LONGEST_CHARACTER:]:
+            decoder.decode(self.token_bytes(token))
+        return len(decoder.getstate()[0])
+
+
+def whole_characters(data: bytes) -> str:
+    """The bytes as text, as `Detokenizer.decode` has it."""
+    return codecs.getincrementaldecoder("utf-8")(errors="replace").decode(data)
+
+
+_LONGEST_CHARACTER = 4
+"""Bytes of UTF-8, and so the most tokens that one can be spread over."""
 
 
 class _RustStream:

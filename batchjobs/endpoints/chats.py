@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -134,7 +135,8 @@ def call_id(line: LineContext, choice: int, number: int, syntax: CallSyntax) -> 
 def _as_written(choice: Choice, tokenizer: Tokenizer) -> str:
     """The answer's text, with special tokens by name where the model opens a call with one."""
     spelled = b"".join(tokenizer.token_bytes(token) for token in choice.token_ids)
-    text = spelled.decode(errors="replace")
+    # As the engine decodes: what is not whole at the end is left out.
+    text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(spelled)
     hidden = any(mark in text and mark not in choice.text for mark in _SPECIAL)
     return text if hidden else choice.text
 

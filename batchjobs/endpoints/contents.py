@@ -18,6 +18,12 @@ from batchjobs.errors import InvalidRequestError
 
 _HARMLESS = frozenset({"type", "prompt_cache_breakpoint", "annotations", "logprobs"})
 
+EXTENSION_PARTS = (
+    *("image", "audio", "video", "video_url", "audio_url"),
+    *("image_pil", "image_embeds", "audio_embeds"),
+)
+"""What other servers and chat templates call parts that are no text."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartKinds:

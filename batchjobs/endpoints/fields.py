@@ -9,6 +9,8 @@ from batchjobs.endpoints.base import Body, LineProblem
 from batchjobs.errors import InvalidRequestError
 from batchjobs.jsonl import json_type
 
+_MOST_INTEGER = float(1 << 63)
+
 
 def wrong_type(name: str, expected: str, value: object) -> InvalidRequestError:
     found = json_type(value)
@@ -77,6 +79,8 @@ def read_integer(body: Body, name: str, low: int, high: int) -> int | None:
     value = body.get(name)
     if value is None:
         return None
+    if isinstance(value, float) and value.is_integer() and abs(value) > _MOST_INTEGER:
+        value = int(value)  # JSON's reader makes decimals of integers beyond 64 bits
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong_type(name, "an integer", value)
     _check_range(name, value, low, high, "integer")

@@ -15,7 +15,7 @@ import json
 from typing import Any
 
 from batchjobs.endpoints.base import Body
-from batchjobs.endpoints.contents import PartKinds, read_content
+from batchjobs.endpoints.contents import EXTENSION_PARTS, PartKinds, read_content
 from batchjobs.endpoints.fields import (
     check_keys,
     empty_array,
@@ -44,7 +44,7 @@ _KEYS = {
     "assistant": frozenset({"tool_calls", "function_call", "refusal", "audio", *REASONING}),
     "tool": frozenset({"tool_call_id"}),
 }
-_OTHER_PARTS = ("image_url", "input_audio", "file")
+_OTHER_PARTS = ("image_url", "input_audio", "file", *EXTENSION_PARTS)
 _PARTS = PartKinds(texts={"text": "text"}, others=_OTHER_PARTS)
 _ASSISTANT_PARTS = PartKinds(texts={"text": "text", "refusal": "refusal"}, others=_OTHER_PARTS)
 
@@ -131,7 +131,8 @@ def _read_calls(
 ) -> list[dict[str, Any]]:
     function_call = message.get("function_call")
     if function_call is not None:
-        return [_read_function(f"{where}.function_call", function_call, call_id="")]
+        where = f"{where}.function_call"
+        return [_read_function(where, function_call, "", ignore_unknown=ignore_unknown)]
     calls = message.get("tool_calls")
     if calls is None:
         return []
@@ -155,12 +156,17 @@ def _read_call(where: str, call: object, *, ignore_unknown: bool) -> dict[str, A
     call_id = require_string(call, "id", where)
     if call.get("function") is None:
         raise missing(f"{where}.function")
-    return _read_function(f"{where}.function", call["function"], call_id)
+    return _read_function(
+        f"{where}.function", call["function"], call_id, ignore_unknown=ignore_unknown
+    )
 
 
-def _read_function(where: str, function: object, call_id: str) -> dict[str, Any]:
+def _read_function(
+    where: str, function: object, call_id: str, *, ignore_unknown: bool
+) -> dict[str, Any]:
     if not isinstance(function, dict):
         raise wrong_type(where, "an object", function)
+    check_keys(where, function, ("name", "arguments"), ignore_unknown=ignore_unknown)
     name = require_string(function, "name", where)
     return tool_call(call_id, name, require_string(function, "arguments", where))
 

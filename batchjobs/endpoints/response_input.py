@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchjobs.endpoints.base import Body
-from batchjobs.endpoints.contents import PartKinds, read_content
+from batchjobs.endpoints.contents import EXTENSION_PARTS, PartKinds, read_content
 from batchjobs.endpoints.fields import (
     check_keys,
     empty_array,
@@ -31,7 +31,7 @@ Message = dict[str, Any]
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 _PARTS = PartKinds(
     texts={"input_text": "text", "output_text": "text", "refusal": "refusal"},
-    others=("input_image", "input_file", "input_audio"),
+    others=("input_image", "input_file", "input_audio", "input_video", *EXTENSION_PARTS),
 )
 _REASONING_PARTS = PartKinds(texts={"reasoning_text": "text", "summary_text": "text"}, others=())
 _COMMON = frozenset({"type", "id", "status"})

@@ -38,7 +38,7 @@ from executor.request import Choice, Completion, FinishReason, Request
 _FUNCTIONS = ToolShape(
     key=None,
     extras=frozenset({"output_schema"}),
-    refused=frozenset({"defer_loading", "allowed_callers"}),
+    refused=frozenset({"defer_loading", "allowed_callers", "async"}),
 )
 _LOGPROBS = "message.output_text.logprobs"
 _NOTHING_KEPT = "nothing is kept between requests"

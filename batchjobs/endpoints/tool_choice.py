@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchjobs.endpoints.fields import (
+    check_keys,
     missing,
     not_among,
     require_string,
@@ -41,7 +42,9 @@ class ToolChoice:
     names: frozenset[str] | None = None
 
 
-def read_choice(choice: object, shape: ToolShape, offered: Collection[str]) -> ToolChoice:
+def read_choice(
+    choice: object, shape: ToolShape, offered: Collection[str], *, ignore_unknown: bool = False
+) -> ToolChoice:
     """`tool_choice` of a body that offers these functions; without one it is `auto`.
 
     Raises:
@@ -55,10 +58,11 @@ def read_choice(choice: object, shape: ToolShape, offered: Collection[str]) -> T
         raise wrong_type("tool_choice", "a string or an object", choice)
     kind = require_string(choice, "type", "tool_choice")
     if kind == "allowed_tools":
-        return _read_allowed(choice, shape, offered)
+        return _read_allowed(choice, shape, offered, ignore_unknown=ignore_unknown)
     if kind != "function":
         raise unsupported("tool_choice.type", kind)
     name = _read_name("tool_choice", choice, shape, offered)
+    _check_named(choice, shape, ignore_unknown=ignore_unknown)
     return ToolChoice(must_call=True, named=True, names=frozenset({name}))
 
 
@@ -70,11 +74,26 @@ def _read_word(choice: str, offered: Collection[str]) -> ToolChoice:
     return ToolChoice(may_call=choice != "none", must_call=choice == "required")
 
 
-def _read_allowed(choice: dict[str, Any], shape: ToolShape, offered: Collection[str]) -> ToolChoice:
+def _check_named(choice: dict[str, Any], shape: ToolShape, *, ignore_unknown: bool) -> None:
+    where = "tool_choice"
+    if shape.key is None:
+        check_keys(where, choice, {"type", "name"}, ignore_unknown=ignore_unknown)
+        return
+    check_keys(where, choice, {"type", shape.key}, ignore_unknown=ignore_unknown)
+    check_keys(f"{where}.{shape.key}", choice[shape.key], {"name"}, ignore_unknown=ignore_unknown)
+
+
+def _read_allowed(
+    choice: dict[str, Any], shape: ToolShape, offered: Collection[str], *, ignore_unknown: bool
+) -> ToolChoice:
+    """The tools that it lists may be whole definitions, of which only the name counts."""
     where = "tool_choice" if shape.key is None else "tool_choice.allowed_tools"
     allowed = choice if shape.key is None else choice.get("allowed_tools")
     if not isinstance(allowed, dict):
         raise missing(where) if allowed is None else wrong_type(where, "an object", allowed)
+    if shape.key is not None:
+        check_keys("tool_choice", choice, {"type", "allowed_tools"}, ignore_unknown=ignore_unknown)
+    check_keys(where, allowed, {"type", "mode", "tools"}, ignore_unknown=ignore_unknown)
     mode = require_string(allowed, "mode", where)
     if mode not in _MODES:
         raise not_among(f"{where}.mode", mode, _MODES)

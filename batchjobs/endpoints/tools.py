@@ -73,7 +73,12 @@ def read_tools(
             the model's template knows no tools.
     """
     tools = _read_definitions(body.get("tools"), shape, ignore_unknown=ignore_unknown)
-    choice = read_choice(body.get("tool_choice"), shape, frozenset(f.name for _, f in tools))
+    choice = read_choice(
+        body.get("tool_choice"),
+        shape,
+        frozenset(f.name for _, f in tools),
+        ignore_unknown=ignore_unknown,
+    )
     parallel = body.get("parallel_tool_calls") is None or read_boolean(body, "parallel_tool_calls")
     if not tools or not choice.may_call:
         return ToolUse()

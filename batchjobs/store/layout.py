@@ -7,6 +7,7 @@ import re
 from batchjobs.errors import StoreError
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_FINGERPRINT = re.compile(r"/\d+-\d+-(\w+)\.jsonl$")
 _PREFIX = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*([A-Za-z0-9_][A-Za-z0-9_.-]*)?")
 
 
@@ -21,9 +22,19 @@ def file_key(file_id: str) -> str:
     return f"{FILES_PREFIX}{file_id}.jsonl"
 
 
-def part_key(job_id: str, shard: int, fence: int, part: int) -> str:
-    """Results of some lines of shard number `shard`, written under `fence`."""
-    return f"{shard_prefix(job_id, shard)}{fence:06d}-{part:06d}.jsonl"
+def part_key(
+    job_id: str, shard: int, fence: int, part: int, *, fingerprint: str | None = None
+) -> str:
+    """Results of some lines of shard number `shard`, written under `fence`; `fingerprint` is the
+    `system_fingerprint` of what computed them."""
+    computed_by = "" if fingerprint is None else f"-{fingerprint}"
+    return f"{shard_prefix(job_id, shard)}{fence:06d}-{part:06d}{computed_by}.jsonl"
+
+
+def fingerprint_of(key: str) -> str | None:
+    """That of a `part_key`; None of one that was written without, as older versions do."""
+    found = _FINGERPRINT.search(key)
+    return None if found is None else found[1]
 
 
 def plan_key(job_id: str, token: str) -> str:

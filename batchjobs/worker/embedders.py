@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,7 @@ def _loaded(model: Model, settings: Settings, ready: ReadyEmbedder) -> LoadedMod
         decisions=(
             ("device", f"{device.device} ({device.device_reason})"),
             ("dtype", f"{dtype} ({device.dtype_reason})"),
+            *_not_quantized(settings),
             ("threads", f"{device.num_threads} ({device.threads_reason})"),
             ("vectors", _describe(ready)),
             ("attention", "packed" if ready.is_packed else "the model's own, by length"),
@@ -84,6 +86,11 @@ def _loaded(model: Model, settings: Settings, ready: ReadyEmbedder) -> LoadedMod
             ("max_num_batched_tokens", f"{limits.max_num_batched_tokens:,}"),
         ),
     )
+
+
+def _not_quantized(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.quantization is not None:
+        yield "quantization", f"none ({settings.quantization} is for models that generate text)"
 
 
 def _describe(ready: ReadyEmbedder) -> str:

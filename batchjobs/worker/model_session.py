@@ -193,7 +193,12 @@ class ModelSession:
         )
         if claim is None:
             return None
-        shard = OpenShard(claim, self._database, self._deployment.store)
+        shard = OpenShard(
+            claim,
+            self._database,
+            self._deployment.store,
+            fingerprint=self._loaded.fingerprint,
+        )
         self._open[claim.shard_id] = shard
         events.claimed(claim)
         return shard

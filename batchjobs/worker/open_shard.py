@@ -30,10 +30,19 @@ class _WrittenPart:
 
 
 class OpenShard:
-    """Results go to `add` as they come and to the store with `checkpoint`."""
+    """Results go to `add` as they come and to the store with `checkpoint`. `fingerprint` is that
+    of the engine that they come from."""
 
-    def __init__(self, claim: Claim, database: Database, store: ObjectStore) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        database: Database,
+        store: ObjectStore,
+        *,
+        fingerprint: str | None = None,
+    ) -> None:
         self.claim = claim
+        self._fingerprint = fingerprint
         self._database = database
         self._store = store
         self._parts_named = 0
@@ -126,7 +135,9 @@ class OpenShard:
         claim, pending, number = self.claim, self._unwritten_tally, self._parts_named
         return PartFacts(
             number=number,
-            key=part_key(claim.job_id, claim.number, claim.fence, number),
+            key=part_key(
+                claim.job_id, claim.number, claim.fence, number, fingerprint=self._fingerprint
+            ),
             sha256=hashlib.sha256(data).hexdigest(),
             completed_lines=pending.completed,
             failed_lines=pending.failed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from batchjobs.errors import Interrupted, ModelError, NotFoundError
 from batchjobs.models import Job, Model, Part, Shard
 from batchjobs.queue import claims, jobs, tallies
 from batchjobs.states import JobState
+from batchjobs.store.layout import manifest_key
 from batchjobs.worker import model_session
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.progress import Progress, RunReport
@@ -111,6 +113,16 @@ def after(count: int, act: Callable[[], object]) -> Callable[[Progress], None]:
             act()
 
     return watch
+
+
+def test_manifest_names_the_engines_that_computed_the_results(deployment: Deployment) -> None:
+    job_id = start_job(deployment, chats(3))
+    run(deployment)
+    done = load_job(deployment, job_id)
+    with deployment.store.open(manifest_key(job_id)) as stream:
+        named = json.loads(stream.read())["system_fingerprints"]
+    found = {line["response"]["body"]["system_fingerprint"] for line in outputs(deployment, done)}
+    assert named == sorted(found)
 
 
 def test_results_are_stored_at_once_when_many_are_waiting(

@@ -111,6 +111,12 @@ def test_a_call_that_opens_with_a_special_token_is_found() -> None:
     assert call["id"].isalnum()
 
 
+def test_a_character_that_is_cut_behind_hidden_tokens_is_left_out() -> None:
+    written = choice("So.</think>No é".encode()[:-1], finish_reason=FinishReason.LENGTH)
+    (found,) = answer(DEEPSEEK, replace(written, text="So.No "))["choices"]
+    assert found["message"]["content"] == "No "
+
+
 def test_special_tokens_that_call_nothing_stay_hidden() -> None:
     hidden = replace(choice(b"[TOOL_CALLS]Hm."), text="Hm.")
     (found,) = answer(MISTRAL, hidden, tools=TOOLS)["choices"]

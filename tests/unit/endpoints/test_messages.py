@@ -196,7 +196,7 @@ def test_a_wrong_message_is_located(messages: object, code: str, param: str) -> 
         ({"type": "text"}, "missing_required_parameter", "text"),
         ({"type": "text", "text": 1}, "invalid_type", "text"),
         ({"type": "text", "text": "x", "mood": "good"}, "unknown_parameter", "mood"),
-        ({"type": "video"}, "invalid_value", "type"),
+        ({"type": "smell"}, "invalid_value", "type"),
         ({"type": ["text"]}, "invalid_value", "type"),
         (
             {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
@@ -204,6 +204,7 @@ def test_a_wrong_message_is_located(messages: object, code: str, param: str) -> 
             "image_url",
         ),
         ({"type": "input_audio", "input_audio": {}}, "unsupported_parameter", "input_audio"),
+        ({"type": "video_url", "video_url": {}}, "unsupported_parameter", "video_url"),
     ],
 )
 def test_a_wrong_part_is_located(part: dict[str, Any], code: str, param: str) -> None:

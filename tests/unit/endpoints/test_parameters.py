@@ -140,6 +140,13 @@ def test_seeds_are_signed_64_bit_numbers(url: str, seed: int, key: int) -> None:
             "Invalid type for 'max_tokens': expected an integer, but got a decimal number instead.",
         ),
         (
+            "seed",
+            float(1 << 64),  # as JSON's reader gives integers beyond 64 bits
+            "integer_above_max_value",
+            "Invalid 'seed': integer above maximum value. Expected a value <= 9223372036854775807,"
+            " but got 18446744073709551616 instead.",
+        ),
+        (
             "max_tokens",
             -1,
             "integer_below_min_value",

@@ -242,6 +242,7 @@ def test_what_is_off_is_accepted() -> None:
         ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [TOOL | {"defer_loading": True}]}, "tools[0].defer_loading"),
+        ({"tools": [TOOL | {"async": True}]}, "tools[0].async"),
         ({"prompt_cache_options": {"prewarm": True}}, "prompt_cache_options.prewarm"),
     ],
 )

@@ -113,6 +113,8 @@ def test_a_wrong_tool_is_located(tools: object, code: str, param: str) -> None:
 def test_unknown_keys_are_left_out_where_they_are_ignored() -> None:
     tools = [{"type": "function", "mood": 1, "function": ADD | {"mood": 1}}]
     assert read(lenient=True, tools=tools) == read(tools=[TOOL])
+    chosen = read(lenient=True, tools=[TOOL], tool_choice=choice("add") | {"mood": 1})
+    assert chosen == read(tools=[TOOL], tool_choice=choice("add"))
 
 
 def choice(name: str) -> dict[str, Any]:
@@ -143,6 +145,13 @@ TWO = [TOOL, {"type": "function", "function": {"name": "sub"}}]
             "invalid_type",
             "tool_choice.allowed_tools.tools[0]",
         ),
+        (choice("add") | {"mood": 1}, "unknown_parameter", "tool_choice.mood"),
+        (
+            {"type": "function", "function": {"name": "add", "mood": 1}},
+            "unknown_parameter",
+            "tool_choice.function.mood",
+        ),
+        (allowed("auto", "add") | {"mood": 1}, "unknown_parameter", "tool_choice.mood"),
         ({"type": "function"}, "missing_required_parameter", "tool_choice.function"),
         ({"type": "function", "function": 1}, "invalid_type", "tool_choice.function"),
         (

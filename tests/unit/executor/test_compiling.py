@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from executor.compiling import Compiler, Compiling
+from executor.compiling import Compiler, Compiling, own_seconds
 from executor.finite_grammar import FiniteGrammars
 from executor.grammar import CompiledGrammar, GrammarError
 from executor.request import Grammar, GrammarKind
@@ -33,8 +35,9 @@ class Library(FiniteGrammars):
 class Clock:
     now = 0.0
 
-    def __call__(self) -> float:
-        return self.now
+    def watch(self) -> Callable[[], float]:
+        began = self.now
+        return lambda: self.now - began
 
 
 def settled(compiler: Compiler, compiling: Compiling) -> CompiledGrammar:
@@ -55,7 +58,7 @@ def test_equal_grammars_are_compiled_once() -> None:
 
 def test_a_grammar_that_takes_too_long_has_failed_for_everybody() -> None:
     library, clock = Library(), Clock()
-    compiler = Compiler(library, seconds=2, clock=clock)
+    compiler = Compiler(library, seconds=2, watch=clock.watch)
     compiling = compiler.submit(TEA)
     assert library.began.wait(60)
     assert compiler.result(compiling) is None
@@ -70,7 +73,7 @@ def test_a_grammar_that_takes_too_long_has_failed_for_everybody() -> None:
 
 def test_the_time_of_a_grammar_begins_with_its_turn() -> None:
     library, clock = Library(), Clock()
-    compiler = Compiler(library, seconds=2, clock=clock)
+    compiler = Compiler(library, seconds=2, watch=clock.watch)
     others = [Grammar(kind=GrammarKind.CHOICE, text=f'["{i}"]') for i in range(3)]
     waiting = [compiler.submit(grammar) for grammar in [TEA, *others]]
     clock.now = 100.0
@@ -84,3 +87,44 @@ def test_a_failure_is_remembered_too() -> None:
     for _ in range(2):
         with pytest.raises(GrammarError, match="regex is not a choice"):
             settled(compiler, compiler.submit(bad))
+
+
+def test_what_the_machine_does_beside_is_no_time_of_the_grammars() -> None:
+    started, let = threading.Event(), threading.Event()
+    watches: list[Callable[[], float]] = []
+
+    def waits() -> None:
+        watches.append(own_seconds())
+        started.set()
+        let.wait(60)
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    assert started.wait(60)
+    _compute(seconds=0.2)
+    assert watches[0]() < 0.1
+    let.set()
+    thread.join()
+
+
+def test_what_a_thread_computes_is_seen_from_another() -> None:
+    stop = threading.Event()
+    watches: list[Callable[[], float]] = []
+
+    def computes() -> None:
+        watches.append(own_seconds())
+        while not stop.is_set():
+            pass
+
+    thread = threading.Thread(target=computes)
+    thread.start()
+    while not watches or watches[0]() < 0.05:
+        pass  # its own deadline is the test run's
+    stop.set()
+    thread.join()
+
+
+def _compute(*, seconds: float) -> None:
+    began = time.thread_time()
+    while time.thread_time() - began < seconds:
+        pass

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from executor.loading import Checkpoint, load_tokenizer
 from executor.text import HfTokenizer, StopWatcher
 from tests.support.chat_templates import HERMES, LLAMA, MISTRAL, QWEN3
 from tests.support.tiny_models import save_tiny, tiny_config
+from tests.support.tokenizer_families import byte_fallback, byte_level
 
 
 def watch(text: str, stops: list[str]) -> tuple[int | None, StopWatcher]:
@@ -166,6 +168,28 @@ def test_token_bytes_of_all_tokens_join_to_the_text(tokenizer: HfTokenizer) -> N
     text = "Hi there! 7"
     joined = b"".join(tokenizer.token_bytes(i) for i in tokenizer.encode(text))
     assert joined == text.encode()
+
+
+@pytest.mark.parametrize("family", [byte_level, byte_fallback])
+@pytest.mark.parametrize("spoken", ["", "no ", "é"])
+def test_a_character_that_is_cut_is_left_out(
+    family: Callable[[], HfTokenizer], spoken: str
+) -> None:
+    tokenizer = family()
+    (eos,) = tokenizer.eos_token_ids
+    whole = [*tokenizer.encode(f"{spoken}👋"), eos]
+    assert tokenizer.decode(whole).lstrip() == f"{spoken}👋"
+    for missing in (1, 2, 3):
+        assert tokenizer.decode([*whole[: -missing - 1], eos]).lstrip() == spoken
+
+
+@pytest.mark.parametrize("family", [byte_level, byte_fallback])
+def test_bytes_that_are_no_character_are_shown_as_such(family: Callable[[], HfTokenizer]) -> None:
+    tokenizer = family()
+    *_, first, second, _, _ = tokenizer.encode("👋")
+    text = tokenizer.decode([first, second, *tokenizer.encode("no")])
+    assert text.startswith("\N{REPLACEMENT CHARACTER}")
+    assert text.endswith("no")
 
 
 def test_token_bytes_of_a_special_token_are_its_name(tokenizer: HfTokenizer) -> None:

@@ -5,6 +5,7 @@ from batchjobs.store.layout import (
     check_key,
     check_prefix,
     file_key,
+    fingerprint_of,
     job_prefix,
     part_key,
     shard_prefix,
@@ -24,8 +25,14 @@ def test_parts_lie_under_their_shard_and_job() -> None:
     assert key.startswith(job_prefix("batch_1"))
 
 
+def test_a_part_says_what_computed_it() -> None:
+    key = part_key("batch_1", 7, 3, 2, fingerprint="fp_ab_int8")
+    assert fingerprint_of(key) == "fp_ab_int8"
+    assert fingerprint_of(part_key("batch_1", 7, 3, 2)) is None
+
+
 def test_keys_of_real_ids_are_usable() -> None:
     job_id = new_job_id()
-    for key in (file_key(new_file_id()), part_key(job_id, 0, 1, 0)):
+    for key in (file_key(new_file_id()), part_key(job_id, 0, 1, 0, fingerprint="fp_ab")):
         assert check_key(key) == key
     assert check_prefix(job_prefix(job_id)) == job_prefix(job_id)
