@@ -29,8 +29,16 @@ def test_page_without_a_key_asks_for_one(closed: TestClient, path: str) -> None:
 
 
 def test_refresh_without_a_key_sends_the_browser_to_sign_in(closed: TestClient) -> None:
-    reply = closed.get("/", headers={"hx-request": "true"})
-    assert (reply.headers["hx-redirect"], reply.text) == ("/sign-in", "")
+    for asked, onward in (
+        ({}, "/"),
+        (
+            {"hx-current-url": "http://testserver/?status=open&q=a%20b"},
+            "/%3Fstatus%3Dopen%26q%3Da%2520b",
+        ),
+        ({"hx-current-url": "http://[elsewhere"}, "/"),
+    ):
+        reply = closed.get("/", headers={"hx-request": "true", **asked})
+        assert (reply.headers["hx-redirect"], reply.text) == (f"/sign-in?next={onward}", "")
 
 
 def test_key_opens_the_page_it_was_asked_for(deployment: Deployment, closed: TestClient) -> None:
