@@ -80,7 +80,7 @@ def _axis(scale: _Scale) -> list[str]:
 def _tick(value: float, scale: _Scale) -> str:
     """With digits enough to tell it from its neighbours, within `_LEFT`."""
     if max(abs(scale.low), abs(scale.high)) >= 1e5:
-        return f"{value:.2g}".replace("e+", "e")
+        return f"{value:.3g}".replace("e+", "e")
     digits = math.ceil(-math.log10((scale.high - scale.low) / 4) - 1e-9)
     return f"{value:.{min(max(digits, 0) + 1, 5)}f}"
 

@@ -10,9 +10,19 @@ from batchjobs.api.app import create_app
 from batchjobs.api.page.visitor import COOKIE
 from batchjobs.deployment import Deployment
 from batchjobs.models import SignIn
+from batchjobs.states import JobState
 from tests.support.api import bearer, new_secret
-from tests.support.jobs import clock_of, create_job
-from tests.support.page import FROM_THE_PAGE, job_ids, sign_in, words
+from tests.support.jobs import clock_of, create_job, load_job, request_line, start_job
+from tests.support.page import (
+    FROM_THE_PAGE,
+    NAMELESS,
+    OF_A_JOB,
+    OF_A_SCHEDULE,
+    OPERATORS,
+    job_ids,
+    sign_in,
+    words,
+)
 
 
 def revoke_all(deployment: Deployment) -> None:
@@ -26,6 +36,25 @@ def test_page_without_a_key_asks_for_one(closed: TestClient, path: str) -> None:
     reply = closed.get(path)
     assert (reply.status_code, reply.headers["location"]) == (303, f"/sign-in?next={path}")
     assert closed.post("/jobs/batch_1/cancel").headers["location"] == "/sign-in"
+
+
+@pytest.mark.parametrize("is_partial", [False, True])
+def test_nothing_is_shown_or_done_without_a_key(
+    deployment: Deployment, closed: TestClient, is_partial: bool
+) -> None:
+    known = start_job(deployment, [request_line("a")], filename="secret.jsonl")
+    kept = {"/sign-in", "/sign-out", "/static/{digest}/{name:path}"}
+    headers = {"hx-request": "true"} if is_partial else {}
+    for method, path in (*OF_A_JOB, *OF_A_SCHEDULE, *OPERATORS, *NAMELESS):
+        if path in kept:
+            continue
+        names = {"name": "nightly", "action": "cancel", "kind": "input", "suite": "a"}
+        asked = path.format(job_id=known, run_id="run_1", **names)
+        reply = closed.request(method, asked, headers=headers)
+        assert reply.text == ""
+        onward = reply.headers["hx-redirect" if is_partial else "location"]
+        assert onward.split("?")[0] == "/sign-in"
+    assert load_job(deployment, known).status == JobState.IN_PROGRESS
 
 
 def test_refresh_without_a_key_sends_the_browser_to_sign_in(closed: TestClient) -> None:
