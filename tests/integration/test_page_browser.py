@@ -460,6 +460,8 @@ def test_way_from_a_suite_to_the_items_that_broke(browser: Browser, night: Night
         page.wait_for_function(f"light => {_TREND} !== light", arg=light)
         page.get_by_text("The same as a table").click()
         expect(page.locator("#trend-1 tbody tr")).to_have_count(16)
+        newest = page.locator("#trend-1 tbody tr").last.locator("td").nth(2).inner_text()
+        expect(page.locator("#chart-1 .u-legend tr").last).to_contain_text(newest)
         before, after = night.runs["worse"][0], night.runs["worse"][-1]
         page.locator(f"input[name=before][value={before}]").check()
         page.locator(f"input[name=after][value={after}]").check()

@@ -118,7 +118,8 @@
       line("high", { width: 0, stroke: "transparent", class: "unsaid" }),
       line("low", { width: 0, stroke: "transparent", class: "unsaid" }),
       line("Baseline", { width: 1.25, stroke: colour("--soft"), dash: [5, 4], class: holder.dataset.mean ? "baseline" : "unsaid" }),
-      line("Score", { width: 1.5, stroke: colour("--c1") }),
+      // As the table has it, which rounds in another way.
+      line("Score", { width: 1.5, stroke: colour("--c1"), value: (_, __, ___, index) => rows[index]?.cells[2].textContent ?? "–" }),
     ],
     hooks: { draw: [drawMarks(rows)], setLegend: [tellLast] },
   });
