@@ -64,9 +64,11 @@ class Tally:
 
 
 def shown_score(value: float | None) -> str:
-    """For people: four decimals at most."""
+    """For people: four decimals at most, and a power of ten for what is beyond a million."""
     if value is None or math.isnan(value):
         return "–"
+    if abs(value) >= 1e6:
+        return f"{value:.4g}".replace("inf", "∞")
     text = f"{value:.4f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 

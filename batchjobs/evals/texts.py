@@ -32,5 +32,5 @@ def outcome_of(record: AnswerRecord, metric: str) -> str:
         return str(mark["missing"]).replace("_", " ")
     extracted = mark["extracted"]
     if extracted in (None, record.text.strip()) or not record.text:
-        return shown_score(mark["score"])
-    return f"{shown_score(mark['score'])} from {extracted!r}"
+        return f"score {shown_score(mark['score'])}"
+    return f"score {shown_score(mark['score'])}, extracted {extracted!r}"

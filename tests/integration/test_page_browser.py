@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -13,13 +14,23 @@ from playwright.sync_api import Browser, Page, expect
 
 from batchjobs.api.page.visitor import COOKIE
 from batchjobs.deployment import Deployment
+from batchjobs.finalize import finalize
+from batchjobs.queue import jobs
 from batchjobs.states import JobState
 from batchjobs.worker.presence import present
 from tests.support.api import new_secret
 from tests.support.browser import FORMS, Form, looking, take_picture, wants_pictures
-from tests.support.jobs import create_job, load_job, open_deployment
-from tests.support.page_jobs import OWNER, add_thousands, answer_more, populate
+from tests.support.jobs import create_job, load_job, open_deployment, request_line, start_job
+from tests.support.page_jobs import MODELS, OWNER, add_thousands, answer_more, populate
 from tests.support.page_nights import populate_evals
+from tests.support.page_odd import (
+    ARABIC,
+    SCRIPT,
+    TURNED,
+    UNBROKEN,
+    Odd,
+    populate_odd,
+)
 from tests.support.page_schedules import populate_schedules
 from tests.support.served import serving
 
@@ -31,6 +42,19 @@ KINDS = (
 DARK = ("jobs", "workers", "job-failures", "answers", "schedule", "evals", "suite")
 ACCESSIBLE = {"desktop-light": KINDS, "phone-dark": DARK}
 """Which pages are looked through for what keeps people out: each kind, and both schemes."""
+_SPILLED = """() => {
+    const wide = document.documentElement.scrollWidth - window.innerWidth;
+    const cells = [...document.querySelectorAll("td, th, dt, dd, .badge, h1, h2, p, li")];
+    const spilled = cells.filter((cell) => {
+        const style = getComputedStyle(cell);
+        const head = cell.closest("thead");
+        const isHidden = head && getComputedStyle(head).position === "absolute";
+        return !isHidden && style.overflowX === "visible" && cell.clientWidth > 1
+            && cell.scrollWidth > cell.clientWidth + 1;
+    });
+    return [...(wide > 0 ? [`${wide} pixels`] : []), ...spilled.map((cell) => cell.outerHTML)];
+}"""
+"""What is wider than the page, or than its place on it."""
 MAX_SHIFT = 0.02
 """Of what is in sight, by the browser's own measure; 0.1 is what people begin to notice."""
 _SHIFTS = """() => {
@@ -128,6 +152,32 @@ def pages_of(night: Night) -> dict[str, str]:
     }
 
 
+def odd_pages(url: str, odd: Odd) -> dict[str, str]:
+    """Those on which somebody's words and numbers stand."""
+    suites = {
+        f"odd-{kind}-{name}": f"{url}/evals/{kind}/{at}"
+        for name, runs in odd.runs.items()
+        for kind, at in (("suites", name if name != "worse" else "s" * 64), ("runs", runs[-1]))
+    }
+    pair = f"before={odd.runs['worse'][0]}&after={odd.runs['worse'][-1]}"
+    return {
+        "odd-jobs": url,
+        "odd-search": f"{url}/?q={quote(SCRIPT + UNBROKEN)}",
+        "odd-job": f"{url}/jobs/{odd.answered}",
+        "odd-named": f"{url}/jobs/{odd.named[ARABIC]}",
+        "odd-huge": f"{url}/jobs/{odd.huge}",
+        "odd-answers": f"{url}/jobs/{odd.answered}/answers",
+        "odd-failed": f"{url}/jobs/{odd.answered}/failed",
+        "odd-workers": f"{url}/workers",
+        "odd-schedules": f"{url}/schedules",
+        "odd-schedule": f"{url}/schedules/{'s' * 64}",
+        "odd-evals": f"{url}/evals",
+        "odd-run-answers": f"{url}/evals/runs/{odd.runs['worse'][-1]}/answers",
+        "odd-compare": f"{url}/evals/compare?{pair}",
+        **suites,
+    }
+
+
 def look_again(page: Page) -> None:
     """Let the time until the next refresh pass."""
     page.clock.fast_forward(REFRESH_MS)
@@ -151,6 +201,39 @@ def test_every_page_is_sound(browser: Browser, night: Night, form: Form) -> None
             take_picture(page, name, form)
 
 
+@pytest.fixture(scope="module")
+def odd_night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Odd]]:
+    with open_deployment(tmp_path_factory.mktemp("odd"), poll_seconds=0.05) as deployment:
+        odd = populate_odd(deployment)
+        with serving(deployment) as url:
+            yield url, odd
+
+
+@pytest.mark.parametrize("form", (FORMS if wants_pictures() else FORMS[::3]), ids=str)
+def test_page_holds_whatever_stands_on_it(
+    browser: Browser, odd_night: tuple[str, Odd], form: Form
+) -> None:
+    with looking(browser, form) as watched:
+        page = watched.page
+        spilled = {}
+        for name, url in odd_pages(*odd_night).items():
+            page.goto(url)
+            spilled[name] = page.evaluate(_SPILLED)
+            assert not page.evaluate("window.hacked"), name
+            take_picture(page, name, form)
+        assert {name: found for name, found in spilled.items() if found} == {}
+
+
+def test_name_cannot_turn_around_what_it_says(browser: Browser, odd_night: tuple[str, Odd]) -> None:
+    url, odd = odd_night
+    with looking(browser) as watched:
+        page = watched.page
+        page.goto(f"{url}/jobs/{odd.named[TURNED]}")
+        expect(page.get_by_role("heading", level=1)).to_have_text("invoice-\ufffdlnosj.exe")
+        page.goto(f"{url}/jobs/{odd.named[' ']}")
+        expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("^file-"))
+
+
 def test_progress_changes_without_a_reload(browser: Browser, night: Night) -> None:
     with looking(browser) as watched:
         page = watched.page
@@ -168,6 +251,47 @@ def test_progress_changes_without_a_reload(browser: Browser, night: Night) -> No
         expect(cancel).to_be_focused()
         assert page.evaluate("window.isTheSamePage")
         assert page.evaluate("window.shifted") < MAX_SHIFT
+
+
+def test_job_that_ends_is_told_and_not_asked_for_again(browser: Browser, night: Night) -> None:
+    job_id = start_job(night.deployment, [request_line("a", model=MODELS[0])])
+    with looking(browser) as watched:
+        page = watched.page
+        page.clock.install()
+        page.goto(f"{night.url}/jobs/{job_id}")
+        expect(page.locator("[data-every]")).to_have_count(1)
+        answer_more(night.deployment, job_id)
+        with night.deployment.database.write() as session:
+            jobs.settle(session, night.deployment.clock, job_id)
+        finalize(night.deployment, job_id)
+        look_again(page)
+        expect(page.locator(".head .badge")).to_have_text("completed")
+        expect(page.get_by_role("link", name="Output 1")).to_be_visible()
+        expect(page.get_by_role("link", name="Cancel job")).to_have_count(0)
+        expect(page.locator("[data-every]")).to_have_count(0)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        look_again(page)
+        page.get_by_role("link", name="Answers 1").click()
+        expect(page.locator(".results li")).to_have_count(1)
+        assert asked[0] == f"{night.url}/jobs/{job_id}/answers"
+
+
+def test_way_back_leads_to_the_list_as_it_was(browser: Browser, night: Night) -> None:
+    with looking(browser) as watched:
+        page = watched.page
+        page.goto(f"{night.url}/?status=completed")
+        page.keyboard.press("/")
+        page.keyboard.type("mmlu")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.get_by_role("link", name="mmlu-pro-nightly.jsonl").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("mmlu-pro-nightly.jsonl")
+        page.go_back()
+        expect(page).to_have_url(f"{night.url}/?q=mmlu&status=completed")
+        expect(page.get_by_role("searchbox")).to_have_value("mmlu")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.go_forward()
+        expect(page.get_by_role("heading", level=1)).to_have_text("mmlu-pro-nightly.jsonl")
 
 
 def test_list_changes_without_a_reload(browser: Browser, night: Night) -> None:
@@ -255,8 +379,14 @@ def test_job_is_cancelled_without_scripts(browser: Browser, night: Night) -> Non
     page.get_by_role("link", name="Cancel job").click()
     expect(page.get_by_role("heading", name="Cancel this job?")).to_be_visible()
     page.get_by_role("link", name="Back to the job").click()
-    page.goto(f"{night.url}/?q={job_id}")
+    page.goto(night.url)
+    page.get_by_role("searchbox").fill(job_id)
+    page.keyboard.press("Enter")
     expect(page.locator("tbody tr")).to_have_count(1)
+    page.goto(f"{night.url}/evals/suites/arithmetic")
+    expect(page.locator(".chart").first).to_be_hidden()
+    page.get_by_text("The same as a table").first.click()
+    expect(page.locator("#trend-1 tbody tr").first).to_be_visible()
     context.close()
 
 
@@ -330,6 +460,8 @@ def test_way_from_a_suite_to_the_items_that_broke(browser: Browser, night: Night
         page.wait_for_function(f"light => {_TREND} !== light", arg=light)
         page.get_by_text("The same as a table").click()
         expect(page.locator("#trend-1 tbody tr")).to_have_count(16)
+        newest = page.locator("#trend-1 tbody tr").last.locator("td").nth(2).inner_text()
+        expect(page.locator("#chart-1 .u-legend tr").last).to_contain_text(newest)
         before, after = night.runs["worse"][0], night.runs["worse"][-1]
         page.locator(f"input[name=before][value={before}]").check()
         page.locator(f"input[name=after][value={after}]").check()

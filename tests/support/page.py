@@ -34,6 +34,7 @@ OPERATORS = (
     ("GET", "/evals/suites/{suite}"),
     ("GET", "/evals/runs/{run_id}"),
     ("GET", "/evals/runs/{run_id}/answers"),
+    ("GET", "/evals/runs/{run_id}/report"),
     ("GET", "/evals/compare"),
     ("GET", "/workers"),
 )

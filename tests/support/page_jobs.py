@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -127,7 +127,7 @@ def add_thousands(deployment: Deployment, count: int, *, tenant: str = DEFAULT_T
 def answer_more(deployment: Deployment, job_id: str, *, failed: int = 0) -> None:
     """One shard more of a running job is answered."""
     held = must_claim(deployment, job_id=job_id, owner=OWNER)
-    _answer(deployment, held, failed=failed)
+    answer_shard(deployment, held, failed=failed)
 
 
 def keep_working(deployment: Deployment) -> None:
@@ -189,7 +189,7 @@ def _ended(
         **options,
     )
     clock_of(deployment).advance(timedelta(minutes=4))
-    _answer(deployment, must_claim(deployment, job_id=job_id), failed=failed)
+    answer_shard(deployment, must_claim(deployment, job_id=job_id), failed=failed)
     _settle(deployment, job_id)
     return job_id
 
@@ -220,7 +220,7 @@ def _unfinished(deployment: Deployment, filename: str, ending: JobState) -> str:
         filename=filename,
         completion_window="1h",
     )
-    _answer(deployment, must_claim(deployment, job_id=job_id))
+    answer_shard(deployment, must_claim(deployment, job_id=job_id))
     if ending == JobState.EXPIRED:
         clock_of(deployment).advance(timedelta(hours=1, seconds=1))
         with deployment.database.write() as session:
@@ -252,7 +252,7 @@ def _running(
     )
     for number in shards:
         held = must_claim(deployment, job_id=job_id)
-        _answer(deployment, held, failed=failed if number == shards[0] else 0)
+        answer_shard(deployment, held, failed=failed if number == shards[0] else 0)
     return job_id
 
 
@@ -263,12 +263,20 @@ def _settle(deployment: Deployment, job_id: str) -> None:
     finalize(deployment, job_id)
 
 
-def _answer(deployment: Deployment, held: Claim, *, failed: int = 0) -> None:
+def answer_shard(
+    deployment: Deployment,
+    held: Claim,
+    *,
+    failed: int = 0,
+    texts: Sequence[str] = ANSWERS,
+    errors: Callable[[int], BatchJobsError] | None = None,
+) -> None:
     """Results for all lines of a shard; the last `failed` of them are errors of two kinds."""
     lines = list(read_shard(deployment.store, held))
     bad = len(lines) - failed
+    error = errors or _error
     data = b"".join(
-        _part_line(held, line, _error(number) if number >= bad else None)
+        _part_line(held, line, texts, error(number) if number >= bad else None)
         for number, line in enumerate(lines)
     )
     key = part_key(held.job_id, held.number, held.fence, 0)
@@ -294,12 +302,14 @@ def _error(number: int) -> BatchJobsError:
     return NO_MODEL if number % 5 == 0 else TOO_LONG
 
 
-def _part_line(held: Claim, line: ShardLine, error: BatchJobsError | None) -> bytes:
+def _part_line(
+    held: Claim, line: ShardLine, texts: Sequence[str], error: BatchJobsError | None
+) -> bytes:
     digest = line_digest(held.job_id, line.number)
     if error is not None:
         record, outcome = failure_line(line.custom_id, digest, error), "failed"
     else:
-        text = ANSWERS[line.number % len(ANSWERS)]
+        text = texts[line.number % len(texts)]
         body = {
             "choices": [
                 {

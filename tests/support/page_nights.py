@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -54,6 +54,8 @@ class Night:
     right: float
     purpose: Purpose = Purpose.RUN
     truncated: int = 0
+    changes: Callable[[int], Mapping[str, Any]] | None = None
+    """What is other in the answer to an item, by its number."""
 
 
 def add_nights(
@@ -181,7 +183,10 @@ def _add_run(
     )
     run = _run(deployment, run_id, suite, model, [job_id], items=items, night=night)
     key = eval_key(run_id, "answers", "1")
-    records = [_record(number, night, chance) for number in range(items)]
+    records = [
+        {**_record(number, night, chance), **(night.changes(number) if night.changes else {})}
+        for number in range(items)
+    ]
     answers, scores, place, lines = [], [], 0, []
     for number, record in enumerate(records):
         line = dump_line(record)

@@ -20,7 +20,7 @@ from tests.support.page_nights import MODELS
 
 def populate_schedules(deployment: Deployment, run_ids: Sequence[str], job_id: str) -> None:
     """One of suites with a long history, one of a file, and one that is paused."""
-    nightly = _add(
+    nightly = add_schedule(
         deployment,
         name="nightly-evals",
         cron="0 2 * * *",
@@ -33,9 +33,9 @@ def populate_schedules(deployment: Deployment, run_ids: Sequence[str], job_id: s
     words = ["ok", "ok", "ok", "better", "ok", "ok", "ok", "no verdict", "worse"]
     for number, (state, word) in enumerate(zip(states, words, strict=True)):
         run_id = run_ids[number % len(run_ids)]
-        _had(deployment, nightly, len(states) - number, state, run_id, word)
+        add_slot(deployment, nightly, len(states) - number, state, run_id, word)
     _finish(deployment, nightly, Health.ALARM)
-    digest = _add(
+    digest = add_schedule(
         deployment,
         name="morning-digest",
         cron="30 6 * * 1-5",
@@ -46,9 +46,9 @@ def populate_schedules(deployment: Deployment, run_ids: Sequence[str], job_id: s
         model=MODELS[1],
         priority=5,
     )
-    _had(deployment, digest, 1, SlotState.RUNNING, None, None, job_id=job_id)
+    add_slot(deployment, digest, 1, SlotState.RUNNING, None, None, job_id=job_id)
     _finish(deployment, digest, Health.OK)
-    paused = _add(
+    paused = add_schedule(
         deployment,
         name="weekly-report",
         cron="15 4 * * 0",
@@ -60,7 +60,7 @@ def populate_schedules(deployment: Deployment, run_ids: Sequence[str], job_id: s
     Desk(deployment).pause(paused.name)
 
 
-def _add(deployment: Deployment, **order: Any) -> Schedule:
+def add_schedule(deployment: Deployment, **order: Any) -> Schedule:
     Desk(deployment).add(ScheduleOrder(**order))
     with deployment.database.read() as session:
         return rows.get(session, order["name"])
@@ -71,7 +71,7 @@ def _finish(deployment: Deployment, schedule: Schedule, health: Health) -> None:
         rows.set_health(session, schedule.id, health)
 
 
-def _had(
+def add_slot(
     deployment: Deployment,
     schedule: Schedule,
     nights_ago: int,

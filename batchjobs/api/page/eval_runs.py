@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request
 from starlette.datastructures import QueryParams
@@ -84,6 +84,18 @@ def answers(deployment: Service, visitor: Operating, request: Request, run_id: s
         first=_link(shown, 0),
         following=_link(shown, number + 1) if len(found) > PAGE_ANSWERS else None,
     )
+
+
+@router.get("/{run_id}/report")
+def report(deployment: Service, visitor: Operating, run_id: str) -> Response:
+    """What `batchjobs evals report` writes: a file to keep or to send."""
+    from batchjobs.evals.reporting.content import gather
+    from batchjobs.evals.reporting.html import html_report
+
+    content = gather(deployment, run_id)
+    name = quote(f"{content.run.suite}-{run_id}.html", safe="")
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
+    return Response(html_report(content), headers=headers, media_type="text/html")
 
 
 def read_page(query: QueryParams) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
+from batchjobs.api.page.words import line
 from batchjobs.forecast import Forecast
 from batchjobs.models import Job
 from batchjobs.outlook import NOTHING_AHEAD, Outlook
@@ -75,7 +76,7 @@ class JobRow:
         is_running = job.status in _RUNNING
         return cls(
             job=job,
-            name=listed.filename or job.input_file_id,
+            name=line(listed.filename or "") or job.input_file_id,
             tally=listed.tally,
             outlook=ahead.outlooks.get(job.id, NOTHING_AHEAD) if is_running else NOTHING_AHEAD,
             rate=ahead.rates.get(job.id) if is_running else _overall_rate(job, listed.tally),

@@ -10,6 +10,7 @@ from typing import Self
 
 from sqlalchemy.orm import Session
 
+from batchjobs.api.page.words import line
 from batchjobs.files import find_file
 from batchjobs.queue import slots
 from batchjobs.schedules.desk import next_slots
@@ -120,7 +121,7 @@ class ScheduleRow:
         file = None if file_id is None else find_file(session, file_id, tenant=schedule.tenant)
         return cls(
             schedule=schedule,
-            filename=None if file is None else file.filename,
+            filename=None if file is None else line(file.filename),
             due=tuple(
                 Due(time=LocalTime.of(at, table), note=table.oddity(at))
                 for at in next_slots(schedule, now)

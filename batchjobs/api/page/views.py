@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -43,15 +43,18 @@ _FILTERS = (
     words.cut,
     words.duration,
     words.exact,
+    words.line,
     words.percent,
     words.plural,
     words.rate,
     words.relative,
     words.size,
+    eval_words.figure,
     eval_words.p_value,
     eval_words.point_span,
     eval_words.points,
     eval_words.score,
+    eval_words.sight,
     eval_words.smallest,
     eval_words.span,
     eval_words.utc,
@@ -115,14 +118,22 @@ def address(request: Request) -> str:
 
 
 def _to_sign_in(request: Request) -> Response:
-    url = request.url
-    here = url.path + (f"?{url.query}" if url.query else "")
-    path = (
-        f"{SIGN_IN_PATH}?next={quote(here, safe='/')}" if request.method == "GET" else SIGN_IN_PATH
-    )
+    path = SIGN_IN_PATH
+    if request.method == "GET":
+        path += f"?next={quote(_seen(request), safe='/')}"
     if is_partial(request):
-        return Response(headers={"hx-redirect": SIGN_IN_PATH})
+        return Response(headers={"hx-redirect": path})
     return see_other(path)
+
+
+def _seen(request: Request) -> str:
+    """What the browser has in its address bar, or is about to."""
+    told = request.headers.get("hx-current-url", "") if is_partial(request) else str(request.url)
+    try:
+        url = urlsplit(told)
+    except ValueError:
+        return "/"
+    return (url.path or "/") + (f"?{url.query}" if url.query else "")
 
 
 @cache

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import datetime
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 NOTHING = "–"
 
 _UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (1, "s"))
+_HIDDEN = ("Cc", "Cf", "Co", "Cs")
+_JOINERS = "\u200c\u200d"
+"""Which Persian, Hindi and many emoji are written with."""
 _BYTES = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -66,9 +70,20 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
+def line(text: str) -> str:
+    """Of a name, what can stand in one line: spaces for what breaks it, and a sign for what would
+    not be seen or would turn around what is beside it."""
+    return "".join(map(_shown, " ".join(text.split())))
+
+
 def plural(number: int, word: str) -> str:
     """For example `1 job`, `1,200 jobs`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def _shown(letter: str) -> str:
+    is_hidden = unicodedata.category(letter) in _HIDDEN and letter not in _JOINERS
+    return "\N{REPLACEMENT CHARACTER}" if is_hidden else letter
 
 
 def _coarse(seconds: float) -> tuple[int, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
+from batchjobs.evals.p_values import shown_p
 from batchjobs.evals.reporting.content import Content
 from batchjobs.evals.reporting.trend import trend_svg
 from batchjobs.evals.tally import missing_words, shown_score
@@ -52,6 +54,14 @@ def _points(value: float | None) -> str:
     return "–" if value is None else f"{value:+.4f}".replace("-", "−")
 
 
+def _plural(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _drop(value: float) -> str:
+    return shown_score(value) if math.isfinite(value) else "–"
+
+
 def _interval(pair: Any) -> str:
     return "" if not pair else f"[{shown_score(pair[0])}, {shown_score(pair[1])}]"
 
@@ -59,6 +69,9 @@ def _interval(pair: Any) -> str:
 _HELPERS: dict[str, Any] = {
     "score": shown_score,
     "points": _points,
+    "drop": _drop,
+    "p_value": shown_p,
+    "plural": _plural,
     "interval": _interval,
     "missing": missing_words,
     "moment": _moment,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from batchjobs.evals.p_values import shown_p
 from batchjobs.evals.reporting.content import Content, FlipTexts
 from batchjobs.evals.tally import missing_words, shown_score
 from batchjobs.evals.texts import answer_of, outcome_of, question_of
@@ -52,7 +53,8 @@ def _rows(content: Content) -> Iterator[str]:
     for row in content.rows:
         yield (
             f"| {cell(row['tag'] or 'all')} | {shown_score(row['baseline'])}"
-            f" | {shown_score(row['score'])} | {row['effect']:+.4f} | {row['adjusted_worse']:.4f}"
+            f" | {shown_score(row['score'])} | {row['effect']:+.4f}"
+            f" | {cell(shown_p(row['adjusted_worse']))}"
             f" | {row['broken']} | {row['fixed']} | {row['items']} |"
         )
 

@@ -3,6 +3,7 @@ classes of the page it stands in; numbers stand in a table beside it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -28,8 +29,10 @@ class _Scale:
         return _LEFT + inner * (0.5 if self.count == 1 else index / (self.count - 1))
 
     def y(self, value: float) -> float:
+        """What is beyond the scale, as an interval without ends, is at its edge."""
         inner = HEIGHT - _TOP - _BOTTOM
-        return _TOP + inner * (self.high - value) / (self.high - self.low)
+        within = min(max(value, self.low), self.high)
+        return _TOP + inner * (self.high - within) / (self.high - self.low)
 
 
 def trend_svg(points: Sequence[TrendPoint], baseline: float | None) -> str:
@@ -53,12 +56,13 @@ def trend_svg(points: Sequence[TrendPoint], baseline: float | None) -> str:
 
 
 def _scale(points: Sequence[TrendPoint], baseline: float | None) -> _Scale:
-    lows = [point.low for point in points] + ([] if baseline is None else [baseline])
-    highs = [point.high for point in points] + ([] if baseline is None else [baseline])
-    low, high = min(lows), max(highs)
-    room = max(0.02, 0.08 * (high - low))
+    values = [value for point in points for value in (point.low, point.score, point.high)]
+    known = list(filter(math.isfinite, [*values, *([] if baseline is None else [baseline])]))
+    low, high = min(known), max(known)
+    is_share = low >= 0 and high <= 1
+    room = max(0.02 if is_share else 0.0, 0.08 * (high - low)) or 0.1 * abs(high)
     bottom, top = low - room, high + room
-    if low >= 0 and high <= 1:  # a share has no room beyond
+    if is_share:  # which has no room beyond
         bottom, top = max(0.0, bottom), min(1.0, top)
     return _Scale(count=len(points), low=bottom, high=top)
 
@@ -68,9 +72,17 @@ def _axis(scale: _Scale) -> list[str]:
     return [
         f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{scale.y(tick):.1f}"'
         f' y2="{scale.y(tick):.1f}"/><text class="tick" x="{_LEFT - 6}" text-anchor="end"'
-        f' y="{scale.y(tick) + 4:.1f}">{tick:.2f}</text>'
+        f' y="{scale.y(tick) + 4:.1f}">{_tick(tick, scale)}</text>'
         for tick in ticks
     ]
+
+
+def _tick(value: float, scale: _Scale) -> str:
+    """With digits enough to tell it from its neighbours, within `_LEFT`."""
+    if max(abs(scale.low), abs(scale.high)) >= 1e5:
+        return f"{value:.3g}".replace("e+", "e")
+    digits = math.ceil(-math.log10((scale.high - scale.low) / 4) - 1e-9)
+    return f"{value:.{min(max(digits, 0) + 1, 5)}f}"
 
 
 def _band(points: Sequence[TrendPoint], scale: _Scale) -> str:

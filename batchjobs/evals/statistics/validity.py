@@ -120,7 +120,9 @@ def _why_unanswered(
     if answered is None or before is None:
         return "there are no items"
     least = min(limits.min_answered, before - limits.rate_margin)
-    if answered < least - 1e-12 or answered == 0:
+    if answered == 0:
+        return "no answer has a score"
+    if answered < least - 1e-12:
         return f"only {answered:.1%} of the answers have a score, at least {least:.1%} must"
     return None
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from batchjobs.evals.outcomes import ScoredRun
+from batchjobs.evals.p_values import shown_p
 from batchjobs.evals.statistics.comparison import Comparison, compare, direction
 from batchjobs.evals.statistics.multiplicity import holm
 from batchjobs.evals.statistics.pairs import Pair, pair
@@ -131,7 +132,7 @@ def describe(found: Comparison) -> str:
     low, high = 100 * found.interval.low, 100 * found.interval.high
     return (
         f"{100 * found.effect:+.1f} points [{low:+.1f}, {high:+.1f}],"
-        f" p = {found.p_worse:.4f} (Holm {found.adjusted_worse:.4f}),"
+        f" p {shown_p(found.p_worse, equals='= ')} (Holm {shown_p(found.adjusted_worse)}),"
         f" {found.broken} broken and {found.fixed} fixed of {found.items} items;"
         f" {_sight(found.smallest_drop)}"
     )

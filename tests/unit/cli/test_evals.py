@@ -94,12 +94,12 @@ def test_show_tells_scores_tags_and_the_worst_answers(worse: tuple[str, str]) ->
     assert "verdict  worse" in shown
     assert "numeric *  0.5 " in shown
     assert "kind=even" in shown
-    assert "item-0: 0 from '1000'\n  asked:    0\n  answered: <b>1000</b>\n" in shown
+    assert "item-0: score 0, extracted '1000'\n  asked:    0\n  answered: <b>1000</b>\n" in shown
 
 
 def test_compare_lists_what_broke_with_both_answers(worse: tuple[str, str]) -> None:
     shown = run("evals", "compare", *worse, "--limit", "1").stdout
-    assert "broken item-0: 1 → 0  (kind=even)\n  asked:  0\n  before: 0  [1]\n" in shown
+    assert "broken item-0: 1 → 0  (kind=even)\n  asked:  0\n  before: 0  [score 1]\n" in shown
     assert "… and 19 more items that differ: --limit N" in shown
     wire = run_json("evals", "compare", *worse, "--tag", "kind=odd")
     assert [flip["item"] for flip in wire["flips"]][:2] == ["item-1", "item-3"]
@@ -160,7 +160,7 @@ def test_the_junit_report_fails_what_broke(worse: tuple[str, str]) -> None:
 def test_the_other_reports_say_the_same(worse: tuple[str, str]) -> None:
     markdown = run("evals", "report", worse[1], "-o", "-", "--format", "md").stdout
     assert markdown.startswith("# numbers on tiny: worse\n")
-    assert "- this run: \\<b\\>1000\\</b\\> — 0 from '1000'\n" in markdown
+    assert "- this run: \\<b\\>1000\\</b\\> — score 0, extracted '1000'\n" in markdown
     report = json.loads(run("evals", "report", worse[1], "-o", "-", "--format", "json").stdout)
     assert (report["run"]["verdict"]["word"], len(report["flips"])) == ("worse", ITEMS // 2)
     assert report["baseline"] == [worse[0]]

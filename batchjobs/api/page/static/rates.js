@@ -3,6 +3,7 @@
 
 (() => {
   const HEIGHT = 224;
+  const COMPACT = new Intl.NumberFormat("en", { notation: "compact" });
   const FEW = 3; // lines, under which a wash does not hide the others
   let chart = null;
   let drawn = "";
@@ -43,7 +44,7 @@
     scales: { y: { range: (_, least, most) => [0, Math.max(1, most * 1.1)] } },
     axes: [
       axis({ values: "{HH}:{mm}", space: 60 }),
-      axis({ size: 56, values: (_, ticks) => ticks.map((tick) => tick.toLocaleString("en")) }),
+      axis({ size: 56, values: (_, ticks) => ticks.map((tick) => (tick < 1e5 ? tick.toLocaleString("en") : COMPACT.format(tick))) }),
     ],
     series: [{ label: "At", value: "{HH}:{mm}" }, ...models.map(series)],
   });

@@ -15,7 +15,7 @@
     const rows = [...document.getElementById(holder.dataset.trend).tBodies[0].rows];
     const numbers = (name) => rows.map((row) => Number(row.dataset[name]));
     const { mean, low, high } = holder.dataset;
-    const flat = (value) => rows.map(() => (value === undefined ? null : Number(value)));
+    const flat = (value) => rows.map(() => (value ? Number(value) : null));
     return {
       rows,
       data: [rows.map((_, index) => index), flat(high), flat(low), flat(mean), numbers("score")],
@@ -58,11 +58,11 @@
   };
 
   const range = (rows, data) => {
-    const known = [...rows.flatMap((row) => [Number(row.dataset.low), Number(row.dataset.high)]), ...data[1], ...data[2]].filter((value) => value !== null);
+    const known = data.slice(1).flat().filter((value) => value !== null);
     const least = Math.min(...known);
     const most = Math.max(...known);
-    const room = Math.max(0.02, 0.08 * (most - least));
     const isShare = least >= 0 && most <= 1;
+    const room = Math.max(isShare ? 0.02 : 0, 0.08 * (most - least)) || 0.1 * Math.abs(most);
     return [isShare ? Math.max(0, least - room) : least - room, isShare ? Math.min(1, most + room) : most + room];
   };
 
@@ -79,9 +79,26 @@
     return row ? DAY.format(new Date(1000 * row.dataset.at)) : "";
   };
 
-  const figure = (_, value) => (value === null || value === undefined ? "–" : String(Math.round(1e4 * value) / 1e4));
+  const isBig = (value) => Math.abs(value) >= 1e6;
+
+  const figure = (_, value) => {
+    if (value === null || value === undefined) return "–";
+    return isBig(value) ? value.toPrecision(4).replace(/\.?0+e/, "e") : String(Math.round(1e4 * value) / 1e4);
+  };
+
+  const ticks = (_, values, axis, space, step) => {
+    const digits = Math.min(6, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
+    return values.map((value) => (values.some(isBig) ? value.toPrecision(3) : value.toFixed(digits)));
+  };
+
+  const breadth = (_, said) => Math.max(48, 16 + 7 * Math.max(...(said ?? [""]).map((text) => text.length)));
 
   const line = (label, options) => ({ label, points: { show: false }, value: figure, ...options });
+
+  // While the pointer is elsewhere, the newest run is told.
+  const tellLast = (chart) => {
+    if (chart.legend.idx === null || chart.legend.idx === undefined) chart.setLegend({ idx: chart.data[0].length - 1 }, false);
+  };
 
   const options = (holder, rows, data) => ({
     width: holder.clientWidth,
@@ -93,7 +110,7 @@
     },
     axes: [
       axis({ space: 70, incrs: [1, 2, 5, 10, 20, 50], values: (_, ticks) => ticks.map((tick) => day(rows, tick)), grid: { show: false } }),
-      axis({ size: 48, values: (_, ticks) => ticks.map((tick) => tick.toFixed(2)) }),
+      axis({ size: breadth, space: 36, values: ticks }),
     ],
     bands: [{ series: [1, 2], fill: `${colour("--soft")}2e` }],
     series: [
@@ -101,9 +118,10 @@
       line("high", { width: 0, stroke: "transparent", class: "unsaid" }),
       line("low", { width: 0, stroke: "transparent", class: "unsaid" }),
       line("Baseline", { width: 1.25, stroke: colour("--soft"), dash: [5, 4], class: holder.dataset.mean ? "baseline" : "unsaid" }),
-      line("Score", { width: 1.5, stroke: colour("--c1") }),
+      // As the table has it, which rounds in another way.
+      line("Score", { width: 1.5, stroke: colour("--c1"), value: (_, __, ___, index) => rows[index]?.cells[2].textContent ?? "–" }),
     ],
-    hooks: { draw: [drawMarks(rows)] },
+    hooks: { draw: [drawMarks(rows)], setLegend: [tellLast] },
   });
 
   const open = (rows, chart) => {

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,6 +125,10 @@ def test_run_tells_what_its_verdict_stands_on(
     assert "points against the baseline of 3 runs" in said
     assert f"{whole['broken']} broken {whole['fixed']} fixed of 160 items" in said
     assert f"Sees drops of {100 * whole['smallest_drop']:.1f} points" in said
+    report = client.get(f"/evals/runs/{run.id}/report")
+    assert re.search(r'href="([^"]*/report)" download', page)[1] == str(report.url.path)  # type: ignore[index]
+    assert f"arithmetic-{run.id}.html" in report.headers["content-disposition"]
+    assert run.verdict["sentence"] in html.unescape(report.text)
     assert "p, one-sided < 0.0001 < 0.0001 by Holm, α 0.01" in said
     for tag in run.verdict["tags"]:
         effect = f"{100 * tag['effect']:+.1f}".replace("-", "−")
@@ -175,7 +180,7 @@ def test_answers_are_read_page_by_page(client: TestClient, made: dict[str, list[
     assert items == [f"sum-{number:04}" for number in range(160)]
     assert "Nothing follows." in words(seen[-1])
     lowest = words(client.get(f"{path}?show=lowest").text)
-    assert re.search(r"sum-\d+ 0 from", lowest)
+    assert re.search(r"sum-\d+ score 0, extracted '", lowest)
     for odd in ("?page=x", "?page=-1", "?show=nothing", "?page=²"):
         assert "sum-0000" in client.get(f"{path}{odd}").text
 

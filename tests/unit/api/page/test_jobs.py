@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from tests.support.jobs import (
     start_job,
 )
 from tests.support.page import OF_A_JOB, job_ids, link, sign_in, words
-from tests.support.page_jobs import add_thousands
+from tests.support.page_jobs import add_thousands, populate
 
 NEVER = f"batch_{'0' * 32}"
 MANY = 10_000
@@ -207,17 +207,23 @@ def test_place_that_is_none_is_the_beginning(deployment: Deployment, client: Tes
 
 
 def test_page_of_ten_thousand_jobs_is_quick(deployment: Deployment) -> None:
+    made = populate(deployment)
     add_thousands(deployment, MANY)
     client = TestClient(create_app(deployment))
-    for path in ("/", "/?status=cancelled", "/?q=suite-39", "/?q=no+such+words"):
+    lists = ("/", "/?status=cancelled", "/?q=suite-39", "/?q=no+such+words")
+    answers = (f"/jobs/{made['failures']}/answers", f"/jobs/{made['failures']}/failed")
+    one = (f"/jobs/{made['running']}", f"/jobs/{made['failures']}", *answers)
+    # What other processes do meanwhile is not the page's; a database of its own is.
+    now = time.process_time if deployment.database.is_embedded else time.perf_counter
+    for path in (*lists, *one, "/workers", "/schedules", "/evals"):
         assert client.get(path).status_code == 200
-        assert any(_seconds(client, path) < MAX_SECONDS for _ in range(40))
+        assert any(_seconds(client, path, now) < MAX_SECONDS for _ in range(40)), path
 
 
-def _seconds(client: TestClient, path: str) -> float:
-    began = time.perf_counter()
+def _seconds(client: TestClient, path: str, now: Callable[[], float]) -> float:
+    began = now()
     client.get(path, headers={"hx-request": "true"})
-    return time.perf_counter() - began
+    return now() - began
 
 
 def test_list_is_sent_alone_to_a_page_that_is_there(

@@ -10,9 +10,19 @@ from batchjobs.api.app import create_app
 from batchjobs.api.page.visitor import COOKIE
 from batchjobs.deployment import Deployment
 from batchjobs.models import SignIn
+from batchjobs.states import JobState
 from tests.support.api import bearer, new_secret
-from tests.support.jobs import clock_of, create_job
-from tests.support.page import FROM_THE_PAGE, job_ids, sign_in, words
+from tests.support.jobs import clock_of, create_job, load_job, request_line, start_job
+from tests.support.page import (
+    FROM_THE_PAGE,
+    NAMELESS,
+    OF_A_JOB,
+    OF_A_SCHEDULE,
+    OPERATORS,
+    job_ids,
+    sign_in,
+    words,
+)
 
 
 def revoke_all(deployment: Deployment) -> None:
@@ -28,9 +38,36 @@ def test_page_without_a_key_asks_for_one(closed: TestClient, path: str) -> None:
     assert closed.post("/jobs/batch_1/cancel").headers["location"] == "/sign-in"
 
 
+@pytest.mark.parametrize("is_partial", [False, True])
+def test_nothing_is_shown_or_done_without_a_key(
+    deployment: Deployment, closed: TestClient, is_partial: bool
+) -> None:
+    known = start_job(deployment, [request_line("a")], filename="secret.jsonl")
+    kept = {"/sign-in", "/sign-out", "/static/{digest}/{name:path}"}
+    headers = {"hx-request": "true"} if is_partial else {}
+    for method, path in (*OF_A_JOB, *OF_A_SCHEDULE, *OPERATORS, *NAMELESS):
+        if path in kept:
+            continue
+        names = {"name": "nightly", "action": "cancel", "kind": "input", "suite": "a"}
+        asked = path.format(job_id=known, run_id="run_1", **names)
+        reply = closed.request(method, asked, headers=headers)
+        assert reply.text == ""
+        onward = reply.headers["hx-redirect" if is_partial else "location"]
+        assert onward.split("?")[0] == "/sign-in"
+    assert load_job(deployment, known).status == JobState.IN_PROGRESS
+
+
 def test_refresh_without_a_key_sends_the_browser_to_sign_in(closed: TestClient) -> None:
-    reply = closed.get("/", headers={"hx-request": "true"})
-    assert (reply.headers["hx-redirect"], reply.text) == ("/sign-in", "")
+    for asked, onward in (
+        ({}, "/"),
+        (
+            {"hx-current-url": "http://testserver/?status=open&q=a%20b"},
+            "/%3Fstatus%3Dopen%26q%3Da%2520b",
+        ),
+        ({"hx-current-url": "http://[elsewhere"}, "/"),
+    ):
+        reply = closed.get("/", headers={"hx-request": "true", **asked})
+        assert (reply.headers["hx-redirect"], reply.text) == (f"/sign-in?next={onward}", "")
 
 
 def test_key_opens_the_page_it_was_asked_for(deployment: Deployment, closed: TestClient) -> None:

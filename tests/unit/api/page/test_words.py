@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from batchjobs.api.page import words
+from batchjobs.api.page import eval_words, words
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -58,6 +59,52 @@ def test_only_the_whole_is_a_hundred_percent(share: float, text: str) -> None:
 )
 def test_size_is_told_in_its_unit(number: float, text: str) -> None:
     assert words.size(number) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\n b\t\u3000c ", "a b c"),
+        ("invoice-\u202elnosj.exe", "invoice-\ufffdlnosj.exe"),
+        ("a\0b\u200bc\ufeff", "a\ufffdb\ufffdc\ufffd"),
+        ("می\u200cخواهم 👩\u200d💻 名前", "می\u200cخواهم 👩\u200d💻 名前"),
+    ],
+)
+def test_name_hides_and_turns_around_nothing(text: str, shown: str) -> None:
+    assert words.line(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        (-0.271, "−27.1"),
+        (0.00049, "0.0"),
+        (-0.00049, "0.0"),
+        (1e9, "+1e+11"),
+        (-math.inf, "−∞"),
+        (math.inf, "+∞"),
+    ],
+)
+def test_change_is_told_in_points(points: float, said: str) -> None:
+    assert eval_words.points(points) == said
+
+
+def test_figures_without_an_end_are_told_and_not_drawn() -> None:
+    assert [eval_words.smallest(drop) for drop in (0.121, 12.0, math.inf)] == [
+        "12.1",
+        "1200.0",
+        "–",
+    ]
+    assert eval_words.sight(0.121) == "sees drops of 12.1 points"
+    assert eval_words.sight(math.inf) == "sees no drop"
+    assert eval_words.span((-math.inf, math.inf)) == "−∞ to ∞"
+    assert eval_words.score(-0.0011) == "−0.0011"
+    assert [eval_words.figure(each) for each in (None, math.inf, -0.5, 1.05e13)] == [
+        "",
+        "",
+        "-0.5",
+        "1.05e+13",
+    ]
 
 
 def test_rates_and_counts_are_told_with_as_many_digits_as_they_need() -> None:
