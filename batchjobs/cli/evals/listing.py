@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from batchjobs.cli.command import Command
+
+if TYPE_CHECKING:
+    from batchjobs.evals.tables import EvalRun
 
 MAX_PAGE = 1000
 
@@ -43,7 +48,7 @@ def list_runs(
             plain(run.model),
             shown_score((run.scores or {}).get(run.metric, {}).get("mean")),
             run.word or str(run.purpose if run.scores else run.state),
-            "pinned" if run.id in baseline else "",
+            _mark(run, is_pinned=run.id in baseline),
             moment(run.created_at.timestamp()),
         )
         for run in found
@@ -51,3 +56,8 @@ def list_runs(
     print_table(columns("RUN", "SUITE", "MODEL", "SCORE", "VERDICT", "", "CREATED", rows=rows))
     if has_more:
         click.echo(f"More: batchjobs evals list --after {found[-1].id}")
+
+
+def _mark(run: EvalRun, *, is_pinned: bool) -> str:
+    again = "" if run.rescores is None else "scored again"
+    return ", ".join(filter(None, ("pinned" if is_pinned else "", again)))

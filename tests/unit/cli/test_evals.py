@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from batchjobs.cli.exits import Exit
-from batchjobs.evals.starting import Workplace
 from batchjobs.evals.states import Purpose
+from batchjobs.evals.workplace import Workplace
 from tests.support.cli import run, run_json
 from tests.support.engines import add_models
 from tests.support.evals import MODEL, place_of, rows, run_suite, start_suite, write_suite
