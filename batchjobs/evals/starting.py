@@ -130,6 +130,18 @@ def start_run(
     return run_id
 
 
+def check_suite(place: Workplace, file: SuiteFile, model: str | None) -> None:
+    """Find what would keep a run from being started, but for mistakes in later items.
+
+    Raises InvalidFileError, UsageError.
+    """
+    name = choose_model(file.suite, model)
+    _revision(place.client.models(), name)
+    scorer_digests(place, file.suite, name)
+    with gather(file, place.deployment.settings) as material:
+        next(iter(material.lines(name)))
+
+
 def take_on(place: Workplace, run: EvalRun) -> None:
     """Submit what is left of a run over which a process died; nothing while one is at it.
 

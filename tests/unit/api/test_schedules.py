@@ -58,7 +58,7 @@ def test_life_of_a_schedule(client: TestClient, deployment: Deployment) -> None:
     tick(deployment)
     page = client.get("/v1/schedules/nightly/history").json()
     assert [each["status"] for each in page["data"]] == ["running"]
-    earlier = client.get(f"/v1/schedules/nightly/history?before={slot['slot_at']}").json()
+    earlier = client.get(f"/v1/schedules/nightly/history?after={slot['id']}").json()
     assert earlier["data"] == []
     batch = client.get(f"/v1/batches/{page['data'][0]['batch_id']}").json()
     assert batch["metadata"]["schedule"] == "nightly"
