@@ -1,4 +1,4 @@
-"""kill -9 over an eval: a run is submitted once, answered once and scored as if nothing happened."""
+"""kill -9 over an eval: submitted once, answered once, and scored as if nothing had happened."""
 
 from __future__ import annotations
 
