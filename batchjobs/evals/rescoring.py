@@ -125,7 +125,8 @@ class Rescoring:
         if twin.id == first.id:
             raise ConflictError(
                 f"The run {first.id} was scored by the same scorers, of the same items: scoring it"
-                " again would change nothing."
+                " again would change nothing. If it is its baseline that was scored otherwise, name"
+                " the pinned runs."
             )
         return twin.id
 

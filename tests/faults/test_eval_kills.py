@@ -151,6 +151,7 @@ def test_a_slot_whose_process_is_killed_has_one_run(place: Workplace, tmp_path: 
 
 
 LINES = 60
+WAIT_SECONDS = 180
 EAGER = {
     "checkpoint_seconds": "0.05",
     "shard_max_lines": "16",
@@ -204,7 +205,7 @@ def command(home: Path, *arguments: str, **settings: str) -> Iterator[subprocess
 
 def ends_well(process: subprocess.Popen[str]) -> dict[str, Any]:
     """The run's object. A run without a baseline ends with 9."""
-    said, complained = process.communicate(timeout=60)
+    said, complained = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 9, complained
     found: dict[str, Any] = json.loads(said)
     return found
@@ -227,7 +228,7 @@ def count_parts(home: Path) -> int:
 
 
 def eventually(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + WAIT_SECONDS
     while not is_so():
         assert time.monotonic() < until
         time.sleep(0.02)

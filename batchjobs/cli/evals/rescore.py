@@ -12,7 +12,6 @@ from batchjobs.cli.exits import Exit
 
 if TYPE_CHECKING:
     from batchjobs.cli.evals.course import Course
-    from batchjobs.evals.rescoring import Rescoring
     from batchjobs.evals.workplace import Workplace
 
 
@@ -45,34 +44,29 @@ def rescore(runs: tuple[str, ...], suite: str | None, with_baseline: bool, as_js
     with open_place() as place:
         course = Course(place, quiet=as_json)
         rescoring = Rescoring(place, None if suite is None else Path(suite))
-        baselines = pinned_beside(place, runs)
-        again: dict[str, str] = {}
-        if with_baseline:
-            for pinned in baselines:
-                again |= _rescore_baseline(place, course, rescoring, pinned)
-        elif any(run in pinned for pinned in baselines for run in runs):
-            course.say("Pinned runs stay pinned as they were; --baseline pins the new ones.")
-        begun = []
-        for run in dict.fromkeys(runs):
-            if run not in again:
-                again[run] = rescoring.begin(run)
-                course.say(f"{again[run]} scores {run} again")
-            begun.append(again[run])
-        return conclude(course.see_through(begun), as_json=as_json)
+        pinned = pinned_beside(place, runs)
+        baselines = pinned if with_baseline else []
+        # All are begun before one is pinned: a refusal leaves the baseline as it was.
+        again = {
+            run: rescoring.begin(run)
+            for run in dict.fromkeys([*(run for ids in baselines for run in ids), *runs])
+        }
+        for old, new in again.items():
+            course.say(f"{new} scores {old} again")
+        for ids in baselines:
+            _pin_again(place, course, [again[run] for run in ids])
+        ended = course.see_through([again[run] for run in dict.fromkeys(runs)])
+        if not with_baseline and any(run in ids for ids in pinned for run in runs):
+            course.say("The baseline is as it was; --baseline pins the new runs in its place.")
+        return conclude(ended, as_json=as_json)
 
 
-def _rescore_baseline(
-    place: Workplace, course: Course, rescoring: Rescoring, pinned: list[str]
-) -> dict[str, str]:
-    """New runs by the old ones, in whose place they are pinned."""
+def _pin_again(place: Workplace, course: Course, run_ids: list[str]) -> None:
     from batchjobs.cli.evals.words import baseline_words
     from batchjobs.evals import pins
 
-    again = {run: rescoring.begin(run) for run in pinned}
-    new = list(again.values())
-    course.see_through(new)
+    course.see_through(run_ids)
     suite, model = place.deployment.database.transact(
-        partial(pins.pin, clock=place.deployment.clock, run_ids=new)
+        partial(pins.pin, clock=place.deployment.clock, run_ids=run_ids)
     )
-    course.say(baseline_words(suite, model, len(new)))
-    return again
+    course.say(baseline_words(suite, model, len(run_ids)))
