@@ -23,7 +23,6 @@ from batchjobs.schedules.states import Overlap
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 1000
 MAX_PRIORITY = 1000
-MAX_MOMENT = 2**40
 _REQUIRED = ("name", "cron", "input_file_id", "endpoint")
 _TEXTS = (
     *_REQUIRED, "timezone", "model", "deadline", "completion_window", "overlap", "catch_up",
@@ -79,11 +78,10 @@ def run(desk: TheDesk, caretaker: Care, name: str) -> Response:
 
 @router.get("/{name}/history")
 def history(desk: TheDesk, request: Request, name: str) -> Response:
-    """Behind the slot at `?before=`, in seconds of the epoch."""
+    """Behind the slot `?after=`."""
     query = request.query_params
     limit = read_number(query, "limit", default=DEFAULT_LIMIT, highest=MAX_LIMIT)
-    before = read_number(query, "before", default=0, highest=MAX_MOMENT)
-    return json_answer(desk.history(name, limit=limit, before=before or None))
+    return json_answer(desk.history(name, limit=limit, after=query.get("after") or None))
 
 
 def _order(body: dict[str, Any]) -> ScheduleOrder:

@@ -86,7 +86,7 @@ def add(
     if bool(suites) == (file is not None):
         raise UsageError("A schedule has either suites (--suite) or a file (--file): give one.")
     with open_client() as client:
-        _check_suites(client, suites)
+        _check_suites(client, suites, rest["model"])
         file_id, endpoint = (None, None) if file is None else _store(client, file)
         order = ScheduleOrder(
             name=name,
@@ -180,20 +180,15 @@ def run(name: str) -> None:
 @schedules.command(cls=Command, example="batchjobs schedules history nightly")
 @click.argument("name")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option(
-    "--before",
-    type=click.IntRange(1),
-    metavar="SECONDS",
-    help="The next page: a slot_at of --json.",
-)
+@click.option("--after", metavar="SLOT", help="Go on behind this slot.")
 @click.option("--json", "as_json", is_flag=True, help="Print a page as the API has it.")
-def history(name: str, limit: int, before: int | None, as_json: bool) -> None:
+def history(name: str, limit: int, after: str | None, as_json: bool) -> None:
     """What became of a schedule's slots, the newest first."""
     from batchjobs.cli.deployment import open_client
     from batchjobs.cli.render import columns, moment, plain, print_json, print_table
 
     with open_client() as client:
-        page = client.schedules.history(name, limit=limit, before=before)
+        page = client.schedules.history(name, limit=limit, after=after)
     if as_json:
         print_json(page)
         return
@@ -209,16 +204,21 @@ def history(name: str, limit: int, before: int | None, as_json: bool) -> None:
         for slot in page["data"]
     ]
     print_table(columns("SLOT", "STATUS", "RESULT", rows=rows))
+    if page["has_more"]:
+        click.echo(f"More: batchjobs schedules history {name} --after {page['data'][-1]['id']}")
 
 
-def _check_suites(client: Client, suites: tuple[str, ...]) -> None:
+def _check_suites(client: Client, suites: tuple[str, ...], model: str | None) -> None:
     """A mistake in a suite is found now, and not at two in the morning."""
-    if client.deployment is None:
+    if client.deployment is None or not suites:
         return
+    from batchjobs.evals.starting import check_suite
     from batchjobs.evals.suite_file import read_suite
+    from batchjobs.evals.workplace import Workplace
 
+    place = Workplace(deployment=client.deployment, client=client)
     for suite in suites:
-        read_suite(Path(suite))
+        check_suite(place, read_suite(Path(suite)), model)
 
 
 def _store(client: Client, path: str) -> tuple[str, str]:

@@ -50,8 +50,12 @@ def _places(client: Client, batch: Batch, destinations: Destinations) -> Iterato
 
 
 def report_lines(report: RunReport) -> Iterator[str]:
-    """How the engine did with each model that ran: a line, and a table if there was much to do."""
+    """How the engine did with each model that ran: a line, and a table if there was much to do.
+    Of one that failed every line, there are no rates."""
     for model in report.models:
+        if not model.has_answered:
+            yield f"{plain(model.model)}: answered no line, in {model.wall_seconds:,.1f} s"
+            continue
         yield _report_line(model)
         if model.figures.requests >= TABLE_FROM_REQUESTS:
             yield from aligned(figure_rows([model.figures]))

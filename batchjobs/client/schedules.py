@@ -33,7 +33,7 @@ class Schedules(Protocol):
 
     def run(self, name: str) -> Wire: ...
 
-    def history(self, name: str, *, limit: int, before: int | None = None) -> Wire: ...
+    def history(self, name: str, *, limit: int, after: str | None = None) -> Wire: ...
 
 
 class EmbeddedSchedules(Desk):
@@ -96,8 +96,8 @@ class RemoteSchedules:
     def run(self, name: str) -> Wire:
         return self._change(name, "run", "schedule.slot")
 
-    def history(self, name: str, *, limit: int, before: int | None = None) -> Wire:
-        query = {"limit": limit} if before is None else {"limit": limit, "before": before}
+    def history(self, name: str, *, limit: int, after: str | None = None) -> Wire:
+        query = {"limit": limit} if after is None else {"limit": limit, "after": after}
         answer = self._server.get(f"{_path(name)}/history", params=query)
         return self._server.read_object(answer, "list")
 

@@ -1,10 +1,10 @@
 """A run taken as far as its jobs allow, by whoever calls, as often as they like.
 
 ```
-answering ─▶ judging (if judges are asked) ─▶ scored ─▶ finished
-                                               │   ▲
-                                               ▼   │ worse? the suite once more, as a run of its own
-                                              confirmation
+submitting ─▶ answering ─▶ judging (if judges are asked) ─▶ scored ─▶ finished
+                                                             │   ▲
+                                                             ▼   │ worse? the suite once more, as
+                                                         confirmation   a run of its own
 ```
 """
 
@@ -17,22 +17,22 @@ from sqlalchemy.orm import Session
 
 from batchjobs.client.batch import Batch
 from batchjobs.deployment import Deployment
-from batchjobs.errors import InvalidFileError, NotFoundError, ObjectMissingError
+from batchjobs.errors import (
+    InvalidFileError,
+    InvalidRequestError,
+    NotFoundError,
+    ObjectMissingError,
+)
 from batchjobs.evals import judging, runs
 from batchjobs.evals.scorers.judge import Judge
 from batchjobs.evals.scoring import answer_rows, answers_beside, score_rows, score_run
-from batchjobs.evals.starting import (
-    RunOrder,
-    Workplace,
-    start_run,
-    submit_files,
-    suite_of,
-)
-from batchjobs.evals.states import ENDED, Purpose, RunState
+from batchjobs.evals.starting import RunOrder, request_files, start_run, suite_of, take_on
+from batchjobs.evals.states import ENDED, UNSCORED, Purpose, RunState
 from batchjobs.evals.statistics.verdict import Verdict
-from batchjobs.evals.submission import RequestFiles
+from batchjobs.evals.submitting import abandon, submit_judge, submitting
 from batchjobs.evals.suite import CHAT, Suite
 from batchjobs.evals.tables import EvalRun
+from batchjobs.evals.workplace import Workplace
 from batchjobs.states import JobState
 
 
@@ -54,7 +54,9 @@ def advance(place: Workplace, run_id: str) -> EvalRun:
     """
     run = load(place.deployment, run_id)
     try:
-        if run.state == RunState.ANSWERING:
+        if run.state == RunState.SUBMITTING:
+            _submit_rest(place, run)
+        elif run.state == RunState.ANSWERING:
             _after_answers(place, run)
         elif run.state == RunState.JUDGING:
             _after_judges(place, run)
@@ -79,15 +81,23 @@ def load(deployment: Deployment, run_id: str) -> EvalRun:
 def open_jobs(place: Workplace, run: EvalRun) -> list[str]:
     """Jobs that have to end before the run goes on: its own, or those of the run that confirms
     it."""
-    if run.state in ENDED:
+    if run.state in ENDED or run.state == RunState.SUBMITTING:
         return []
     if run.state == RunState.SCORED:
         with place.deployment.database.read() as session:
             rerun = runs.confirmation_of(session, run.id)
         return [] if rerun is None else open_jobs(place, rerun)
-    judged = run.jobs["judges"].values()
-    ids = run.jobs["answers"] if run.state == RunState.ANSWERING else [*filter(None, judged)]
+    is_answering = run.state == RunState.ANSWERING
+    ids = run.jobs["answers"] if is_answering else runs.jobs_of(run)
     return [job for job in ids if not place.client.batch(job).is_terminal]
+
+
+def _submit_rest(place: Workplace, run: EvalRun) -> None:
+    """Of a run over which a process died."""
+    try:
+        take_on(place, run)
+    except InvalidRequestError as wrong:
+        abandon(place, run, wrong.message)
 
 
 def _after_answers(place: Workplace, run: EvalRun) -> None:
@@ -96,50 +106,42 @@ def _after_answers(place: Workplace, run: EvalRun) -> None:
         return
     _check_ran(answers)
     suite = suite_of(place.deployment, run).suite
-    if not suite.judges:
-        _score(place, run, suite, answers, {})
+    kept = run.jobs.get("kept", ())
+    judges = [judge for judge in suite.judges if judge.metrics[0] not in kept]
+    if not judges:
+        _score(place, run, suite, {})
         return
-    asked = {judge.metrics[0]: _ask(place, run, judge, answers) for judge in suite.judges}
-    _move(place, run, RunState.JUDGING, {"jobs": {**run.jobs, "judges": asked}})
+    with submitting(place, run.id) as is_alone:
+        if is_alone and load(place.deployment, run.id).state == RunState.ANSWERING:
+            asked = {judge.metrics[0]: _ask(place, run, judge) for judge in judges}
+            _move(place, run, RunState.JUDGING, {"jobs": {**run.jobs, "judges": asked}})
 
 
 def _after_judges(place: Workplace, run: EvalRun) -> None:
     judgements = {
-        metric: None if job is None else place.client.batch(job)
-        for metric, job in run.jobs["judges"].items()
+        metric: [place.client.batch(job) for job in ids]
+        for metric, ids in runs.judges_of(run).items()
     }
-    if not all(batch is None or batch.is_terminal for batch in judgements.values()):
-        return
-    _check_ran([batch for batch in judgements.values() if batch is not None])
-    answers = [place.client.batch(job) for job in run.jobs["answers"]]
-    suite = suite_of(place.deployment, run).suite
-    _score(place, run, suite, answers, judgements)
+    every = [batch for batches in judgements.values() for batch in batches]
+    if all(batch.is_terminal for batch in every):
+        _check_ran(every)
+        _score(place, run, suite_of(place.deployment, run).suite, judgements)
 
 
-def _ask(place: Workplace, run: EvalRun, judge: Judge, answers: Sequence[Batch]) -> str | None:
-    """The id of the job in which the judge grades the run's answers; None if there are none."""
-    settings = place.deployment.settings
-    with RequestFiles(
-        CHAT, max_lines=settings.max_requests_per_batch, max_bytes=settings.max_input_bytes
-    ) as files:
-        for planned, answer in answers_beside(place, run, answers):
+def _ask(place: Workplace, run: EvalRun, judge: Judge) -> list[str]:
+    """The ids of the jobs in which the judge grades the run's answers; none if there are none."""
+    with request_files(place, CHAT) as files:
+        for planned, answer, _ in answers_beside(place, run):
             if answer.missing is None:
                 body = judge.body(planned["fields"], answer, run.model)
                 files.add(planned["custom_id"], body)
-        if files.requests == 0:
-            return None
-        [batch] = submit_files(place, files, run.suite, run.id, RunOrder())
-        return batch.id
+        return submit_judge(place, run, judge.metrics[0], files)
 
 
 def _score(
-    place: Workplace,
-    run: EvalRun,
-    suite: Suite,
-    answers: Sequence[Batch],
-    judgements: Mapping[str, Batch | None],
+    place: Workplace, run: EvalRun, suite: Suite, judgements: Mapping[str, Sequence[Batch]]
 ) -> None:
-    scored = score_run(place, run, suite, answers, judgements)
+    scored = score_run(place, run, suite, judgements)
     values: dict[str, Any] = {
         "answers_key": scored.key,
         "plan_key": None,
@@ -177,7 +179,7 @@ def _settle(place: Workplace, run: EvalRun) -> None:
         return
     with place.deployment.database.read() as session:
         night = runs.of_night(session, run.night)
-        if any(one.state in (RunState.ANSWERING, RunState.JUDGING) for one in night):
+        if any(one.state in UNSCORED for one in night):
             return
         together = [one for one in night if one.answers_key is not None]
         reruns = {one.id: runs.confirmation_of(session, one.id) for one in together}
@@ -199,18 +201,24 @@ def _settle(place: Workplace, run: EvalRun) -> None:
 def _conclude(place: Workplace, run: EvalRun, found: Verdict, rerun: EvalRun | None) -> None:
     if run.state != RunState.SCORED:
         return
-    if found.needs_rerun and rerun is None and _suite(place, run).confirm:
-        _confirm(place, run)
-        return
     kept = judging.wire(found)
-    if found.needs_rerun and rerun is not None:
-        why = f"worse, but the run that was to confirm it failed: {rerun.reason}"
+    if found.needs_rerun and (rerun is not None or _suite(place, run).confirm):
+        if rerun is not None:
+            why = f"worse, but the run that was to confirm it failed: {rerun.reason}"
+        elif run.rescores is not None:
+            why = "worse by these answers, which were scored again; whether a second run says so"
+            why += " too, only a new run of the suite can tell"
+        else:
+            _confirm(place, run)
+            return
         kept |= {"word": "no verdict", "why": why, "sentence": f"no verdict ({why})"}
     _move(place, run, RunState.FINISHED, {"verdict": kept, "word": str(kept["word"])})
 
 
 def _confirm(place: Workplace, run: EvalRun) -> None:
-    order = RunOrder(model=run.model, purpose=Purpose.CONFIRMATION, confirms=run.id)
+    order = RunOrder(
+        model=run.model, purpose=Purpose.CONFIRMATION, confirms=run.id, **(run.terms or {})
+    )
     with place.deployment.database.alone(f"confirm-{run.id}") as is_alone:
         if not is_alone:
             return

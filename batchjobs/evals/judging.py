@@ -31,16 +31,20 @@ def limits_of(suite: Suite) -> Limits:
 
 
 def case_of(session: Session, run: EvalRun, suite: Suite, rerun: EvalRun | None = None) -> Case:
-    """A run beside its suite's baseline, with the run that is to confirm it."""
+    """A run beside its baseline, with the run that is to confirm it."""
+    pinned = [
+        one
+        for one in pins.baseline_for(session, run)
+        if one.id != run.id and run.metric in one.metrics
+    ]
+    foreign = {one.model for one in pinned} - {run.model}
     return Case(
         candidate=scored_run(session, run),
-        baseline=[
-            scored_run(session, one, run.metric)
-            for one in pins.baseline_for(session, run)
-            if one.id != run.id and run.metric in one.metrics
-        ],
+        baseline=[scored_run(session, one, run.metric) for one in pinned],
         limits=limits_of(suite),
         rerun=None if rerun is None else scored_run(session, rerun, run.metric),
+        without=pins.why_without(session, run),
+        against=next(iter(foreign), None),
     )
 
 

@@ -7,11 +7,12 @@ run, one does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import and_, insert, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import and_, exists, func, insert, or_, select, update
+from sqlalchemy.orm import Session, aliased
 
 from batchjobs.clock import Clock
 from batchjobs.errors import ConflictError, NotFoundError
@@ -22,7 +23,20 @@ from batchjobs.models import Job
 ROWS_AT_A_TIME = 1000
 METADATA_RUN = "eval_run"
 METADATA_SUITE = "eval_suite"
-"""Keys of a job's metadata that say what it is of."""
+METADATA_PART = "eval_part"
+"""Keys of a job's metadata that say what it is of, and which part of it."""
+
+
+ANSWERED_AT = func.coalesce(EvalRun.answered_at, EvalRun.created_at)
+"""When a run's questions were asked, also of one that scores the answers of another again."""
+
+_again = aliased(EvalRun)
+IS_LAST_WORD = ~exists().where(
+    _again.rescores == func.coalesce(EvalRun.rescores, EvalRun.id),
+    _again.answers_key.is_not(None),
+    _again.created_at > EvalRun.created_at,
+)
+"""Whether the answers of a run have not been scored again since."""
 
 
 def get(session: Session, run_id: str) -> EvalRun:
@@ -31,6 +45,10 @@ def get(session: Session, run_id: str) -> EvalRun:
     if run is None:
         raise NotFoundError(f"No eval run found with id '{run_id}'; see: batchjobs evals list")
     return run
+
+
+def answered_at(run: EvalRun) -> datetime:
+    return run.answered_at or run.created_at
 
 
 def of_job(session: Session, job: Job) -> EvalRun | None:
@@ -43,7 +61,16 @@ def of_job(session: Session, job: Job) -> EvalRun | None:
 
 def jobs_of(run: EvalRun) -> list[str]:
     """Those that answer, then those that judge."""
-    return [*run.jobs["answers"], *filter(None, run.jobs["judges"].values())]
+    return [*run.jobs["answers"], *(job for ids in judges_of(run).values() for job in ids)]
+
+
+def judges_of(run: EvalRun) -> dict[str, list[str]]:
+    """Metric → the jobs in which its judge grades, none if there was nothing to grade."""
+    # Of runs of before, it is one job or null.
+    return {
+        metric: [ids] if isinstance(ids, str) else ids or []
+        for metric, ids in run.jobs["judges"].items()
+    }
 
 
 def page(
@@ -79,10 +106,28 @@ def of_night(session: Session, night: str) -> Sequence[EvalRun]:
     return session.scalars(query.order_by(EvalRun.created_at, EvalRun.id)).all()
 
 
+def unsubmitted(session: Session, suite: str, model: str, purpose: Purpose) -> Sequence[EvalRun]:
+    """The runs begun by hand whose requests are not all submitted, the oldest first."""
+    query = select(EvalRun).where(
+        EvalRun.state == RunState.SUBMITTING,
+        EvalRun.suite == suite,
+        EvalRun.model == model,
+        EvalRun.purpose == purpose,
+        EvalRun.night.startswith("run_"),
+    )
+    return session.scalars(query.order_by(EvalRun.created_at, EvalRun.id)).all()
+
+
 def confirmation_of(session: Session, run_id: str) -> EvalRun | None:
     """The run that was started to confirm this one, the newest if there are several."""
     query = select(EvalRun).where(EvalRun.confirms == run_id)
     return session.scalars(query.order_by(EvalRun.created_at.desc()).limit(1)).first()
+
+
+def rescored(session: Session, run_id: str) -> Sequence[EvalRun]:
+    """The runs that score the answers of this one again, the oldest first."""
+    query = select(EvalRun).where(EvalRun.rescores == run_id)
+    return session.scalars(query.order_by(EvalRun.created_at, EvalRun.id)).all()
 
 
 def add(session: Session, clock: Clock, run: EvalRun) -> None:
@@ -109,6 +154,11 @@ def move(
         .values(state=to, **ended, **(values or {}))
     )
     return bool(moved.rowcount == 1)  # type: ignore[attr-defined]  # an UPDATE has one
+
+
+def set_night(session: Session, run_id: str, night: str) -> None:
+    """Of a run that is taken on: it is judged with those that are begun now."""
+    session.execute(update(EvalRun).where(EvalRun.id == run_id).values(night=night))
 
 
 def add_marks(

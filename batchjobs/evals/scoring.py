@@ -11,18 +11,19 @@ from typing import Any
 import orjson
 
 from batchjobs.client.batch import Batch
-from batchjobs.errors import InvalidFileError
-from batchjobs.evals.answers import Answer
+from batchjobs.errors import IntegrityError, InvalidFileError
+from batchjobs.evals import runs
+from batchjobs.evals.answers import Answer, kept_answer, words_of
 from batchjobs.evals.joining import NO_RESULT, Results
 from batchjobs.evals.outcomes import Missing
 from batchjobs.evals.scorers.base import Mark, Marks
 from batchjobs.evals.scorers.judge import Judge
-from batchjobs.evals.starting import Workplace
 from batchjobs.evals.submission import read_plan
 from batchjobs.evals.suite import Suite
 from batchjobs.evals.tables import EvalRun
 from batchjobs.evals.tally import Tally
 from batchjobs.evals.templates import TemplateError
+from batchjobs.evals.workplace import Workplace
 from batchjobs.jsonl import dump_line
 from batchjobs.store.layout import eval_key
 
@@ -41,11 +42,10 @@ def score_run(
     place: Workplace,
     run: EvalRun,
     suite: Suite,
-    answers: Sequence[Batch],
-    judgements: Mapping[str, Batch | None],
+    judgements: Mapping[str, Sequence[Batch]],
 ) -> Scored:
-    """Write the object of a run's answers with their marks. `judgements` has each judge's job by
-    its metric, None where there was nothing to judge.
+    """Write the object of a run's answers with their marks. `judgements` has each judge's jobs by
+    its metric.
 
     Raises InvalidFileError where a scorer does not fit an item; nothing is kept then.
     """
@@ -53,7 +53,7 @@ def score_run(
     tokens = [0, 0]
     key = eval_key(run.id, "answers", secrets.token_hex(4))
     with place.deployment.store.create(key) as target:
-        for planned, answer, judged in _joined(place, run, suite, answers, judgements):
+        for planned, answer, judged in _joined(place, run, judgements):
             marks = _marks(suite, planned, answer, judged)
             tally.add(marks, planned["tags"])
             tokens[0] += answer.prompt_tokens
@@ -90,14 +90,19 @@ def score_rows(place: Workplace, run_id: str, key: str) -> Iterator[Mapping[str,
 
 
 def answers_beside(
-    place: Workplace, run: EvalRun, answers: Sequence[Batch]
-) -> Iterator[tuple[dict[str, Any], Answer]]:
-    """Every line of the plan with its answer, in order."""
+    place: Workplace, run: EvalRun
+) -> Iterator[tuple[dict[str, Any], Answer, dict[str, Answer]]]:
+    """Every line of the plan with its answer, in order, and what judges said of it before, if the
+    run scores the answers of another again."""
+    if run.rescores is not None:
+        yield from _kept_beside(place, run, run.rescores)
+        return
+    answers = [place.client.batch(job) for job in run.jobs["answers"]]
     found = Results(place.client, answers).beside(
         planned["custom_id"] for planned in plan_of(place, run)
     )
     for planned, answer in zip(plan_of(place, run), found, strict=True):
-        yield planned, answer or NO_RESULT
+        yield planned, answer or NO_RESULT, {}
 
 
 def plan_of(place: Workplace, run: EvalRun) -> Iterator[dict[str, Any]]:
@@ -106,28 +111,38 @@ def plan_of(place: Workplace, run: EvalRun) -> Iterator[dict[str, Any]]:
         yield from read_plan(stream)
 
 
+def _kept_beside(
+    place: Workplace, run: EvalRun, rescored: str
+) -> Iterator[tuple[dict[str, Any], Answer, dict[str, Answer]]]:
+    """Raises IntegrityError if the answers kept are not those to the plan's questions."""
+    with place.deployment.database.read() as session:
+        key = runs.get(session, rescored).answers_key
+    assert key is not None
+    kept = set(run.jobs.get("kept", ()))
+    for planned, (record, _, _) in zip(plan_of(place, run), _records(place, key), strict=True):
+        if any(planned[name] != record[name] for name in _ASKED):
+            raise IntegrityError(f"The answer to item {record['item']} is to another question.")
+        judged = record["judges"].items()
+        words = {metric: kept_answer(said) for metric, said in judged if metric in kept}
+        yield planned, kept_answer(record), words
+
+
 def _joined(
-    place: Workplace,
-    run: EvalRun,
-    suite: Suite,
-    answers: Sequence[Batch],
-    judgements: Mapping[str, Batch | None],
+    place: Workplace, run: EvalRun, judgements: Mapping[str, Sequence[Batch]]
 ) -> Iterator[tuple[dict[str, Any], Answer, dict[str, Answer]]]:
     """Plan, answers and what each judge said side by side; a judge has no line for an answer that
     it was not asked about."""
-    words = {
-        judge.metrics[0]: _judged(place, run, judgements[judge.metrics[0]])
-        for judge in suite.judges
-    }
-    for planned, answer in answers_beside(place, run, answers):
+    words = {metric: _judged(place, run, batches) for metric, batches in judgements.items()}
+    for planned, answer, before in answers_beside(place, run):
         said = {metric: next(found) for metric, found in words.items()}
-        yield planned, answer, {metric: one for metric, one in said.items() if one is not None}
+        now = {metric: one for metric, one in said.items() if one is not None}
+        yield planned, answer, {**before, **now}
     for found in words.values():
         next(found, None)  # which sees to it that no judgement is left over
 
 
-def _judged(place: Workplace, run: EvalRun, batch: Batch | None) -> Iterator[Answer | None]:
-    return Results(place.client, [] if batch is None else [batch]).beside(
+def _judged(place: Workplace, run: EvalRun, batches: Sequence[Batch]) -> Iterator[Answer | None]:
+    return Results(place.client, batches).beside(
         planned["custom_id"] for planned in plan_of(place, run)
     )
 
@@ -136,9 +151,10 @@ def _marks(
     suite: Suite, planned: Mapping[str, Any], answer: Answer, judged: Mapping[str, Answer]
 ) -> Marks:
     marks: dict[str, Mark] = {}
+    is_cut_off = answer.is_truncated and not answer.likelihoods
     for scorer in suite.scorers:
         try:
-            if answer.is_truncated and suite.request.truncated == "missing" and not answer.choices:
+            if is_cut_off and suite.request.truncated == "missing":
                 marks |= dict.fromkeys(scorer.metrics, Mark(missing=Missing.TRUNCATED))
             elif isinstance(scorer, Judge) and scorer.metrics[0] in judged:
                 marks |= scorer.grade(answer, judged[scorer.metrics[0]])
@@ -157,13 +173,8 @@ def _record(
     return dump_line(
         {
             **{name: planned[name] for name in (*_PLANNED, "fields", "prompt")},
-            "text": answer.text,
-            "tool_calls": list(answer.tool_calls),
-            "error": answer.error,
-            "finish_reason": answer.finish_reason,
-            "prompt_tokens": answer.prompt_tokens,
-            "completion_tokens": answer.completion_tokens,
-            "judges": {metric: said.text or said.error for metric, said in judged.items()},
+            **words_of(answer),
+            "judges": {metric: words_of(said) for metric, said in judged.items()},
             "marks": {
                 metric: {"score": mark.score, "missing": mark.missing, "extracted": mark.extracted}
                 for metric, mark in marks.items()
@@ -183,3 +194,4 @@ def _records(place: Workplace, key: str) -> Iterator[tuple[dict[str, Any], int, 
 
 _PLANNED = ("number", "sample", "item", "cluster", "tags", "item_digest", "prompt_digest")
 _COLUMNS = (*_PLANNED, "finish_reason")
+_ASKED = ("number", "sample", "prompt_digest")

@@ -1,47 +1,42 @@
-"""A run begun: its requests rendered, checked and submitted as jobs, and its row made."""
+"""A run begun: its requests rendered and checked, its row made, and then its jobs."""
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from batchjobs.client.base import Client, ModelName, Order
-from batchjobs.client.batch import Batch
+from batchjobs.client.base import ModelName
 from batchjobs.deployment import Deployment
 from batchjobs.errors import InvalidFileError, UsageError
 from batchjobs.evals import runs
-from batchjobs.evals.material import gather
-from batchjobs.evals.rendering import PlannedLine
-from batchjobs.evals.runs import METADATA_RUN, METADATA_SUITE
+from batchjobs.evals.material import Material, gather
+from batchjobs.evals.scorers.judge import Judge
 from batchjobs.evals.states import Purpose, RunState
 from batchjobs.evals.submission import Digests, RequestFiles, write_plan
+from batchjobs.evals.submitting import abandon, submit_answers, submitting
 from batchjobs.evals.suite import Suite
 from batchjobs.evals.suite_file import SuiteFile, read_suite
 from batchjobs.evals.tables import EvalRun
 from batchjobs.evals.templates import digest
+from batchjobs.evals.workplace import DEFAULT_WINDOW, Workplace
 from batchjobs.ids import new_run_id
 from batchjobs.store.base import ObjectWriter
 from batchjobs.store.layout import eval_key
 
-DEFAULT_WINDOW = "24h"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workplace:
-    """Where runs are kept, and who answers their requests: the data here, or a server."""
-
-    deployment: Deployment
-    client: Client
+Begun = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOrder:
     """How a run is to be made. `model` takes the place of the suite's; runs of one `night` are
-    judged together."""
+    judged together. `takes_on` has a run that a process which died has begun by the same order go
+    on, instead of a new one."""
 
     model: str | None = None
     window: str = DEFAULT_WINDOW
@@ -49,6 +44,11 @@ class RunOrder:
     purpose: Purpose = Purpose.RUN
     night: str | None = None
     confirms: str | None = None
+    takes_on: bool = False
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        return {"window": self.window, "priority": self.priority}
 
 
 def start(
@@ -76,80 +76,128 @@ def start(
     return start_run(place, read_suite(suite_path), order)
 
 
-def start_run(place: Workplace, file: SuiteFile, order: RunOrder) -> str:
-    """The id of the run. Raises what `start` does, and what a client's `submit` raises."""
+def start_run(
+    place: Workplace, file: SuiteFile, order: RunOrder, *, begun: Begun = lambda run_id: None
+) -> str:
+    """The id of the run; `begun` hears it before the first request is submitted.
+
+    Raises what `start` does, and what a client's `submit` raises.
+    """
     model = choose_model(file.suite, order.model)
-    known = place.client.models()
-    revision = _revision(known, model)
-    scorers = _scorer_digests(file.suite, model, known)
+    if order.takes_on and (left := _take_on_left(place, file, model, order, begun)) is not None:
+        return left
+    revision = _revision(place.client.models(), model)
+    scorers = scorer_digests(place, file.suite, model)
     run_id = new_run_id()
-    settings, store = place.deployment.settings, place.deployment.store
+    store = place.deployment.store
     plan_key = eval_key(run_id, "plan", secrets.token_hex(4))
-    files = RequestFiles(
-        file.suite.request.url,
-        max_lines=settings.max_requests_per_batch,
-        max_bytes=settings.max_input_bytes,
-    )
-    with gather(file, settings) as material, files:
-        with store.create(plan_key) as plan:
-            digests = _render(material.lines(model, seed=seed_of(run_id)), files, plan)
-        batches = submit_files(place, files, file.suite.suite, run_id, order)
     suite_key = eval_key(run_id, "suite", secrets.token_hex(4))
-    store.put(suite_key, file.text.encode())
-    run = EvalRun(
-        id=run_id,
-        suite=file.suite.suite,
-        model=model,
-        state=RunState.ANSWERING,
-        purpose=order.purpose,
-        night=order.night or run_id,
-        metric=file.suite.deciding,
-        metrics=list(file.suite.metrics),
-        suite_path=str(file.path),
-        suite_key=suite_key,
-        dataset_sha256=material.sha256,
-        conditions={
-            "items": digests.of_items,
-            "prompts": digests.of_prompts,
-            "template": file.suite.template_digest(),
-            "sampling": file.suite.sampling_digest(),
-            "scorers": scorers,
-            "model": digest([model, revision]),
-        },
-        jobs={"answers": [batch.id for batch in batches], "judges": {}},
-        plan_key=plan_key,
-        items=digests.items,
-        samples=files.requests,
-        prompt_tokens=0,
-        completion_tokens=0,
-        confirms=order.confirms,
-    )
-    place.deployment.database.transact(
-        lambda session: runs.add(session, place.deployment.clock, run)
-    )
+    with request_files(place, file.suite.request.url) as files, submitting(place, run_id):
+        with gather(file, place.deployment.settings) as material, store.create(plan_key) as plan:
+            digests = render_requests(material, model, run_id, files, plan)
+        store.put(suite_key, file.text.encode())
+        run = EvalRun(
+            id=run_id,
+            suite=file.suite.suite,
+            model=model,
+            state=RunState.SUBMITTING,
+            purpose=order.purpose,
+            night=order.night or run_id,
+            metric=file.suite.deciding,
+            metrics=list(file.suite.metrics),
+            suite_path=str(file.path),
+            suite_key=suite_key,
+            dataset_sha256=material.sha256,
+            conditions={
+                **asked_conditions(file.suite, digests),
+                "scorers": scorers,
+                "model": digest([model, revision]),
+            },
+            jobs={"answers": [], "judges": {}},
+            terms=order.terms,
+            plan_key=plan_key,
+            items=digests.items,
+            samples=files.requests,
+            prompt_tokens=0,
+            completion_tokens=0,
+            confirms=order.confirms,
+        )
+        place.deployment.database.transact(
+            lambda session: runs.add(session, place.deployment.clock, run)
+        )
+        begun(run_id)
+        submit_answers(place, run, files)
     return run_id
 
 
-def submit_files(
-    place: Workplace, files: RequestFiles, suite: str, run_id: str, order: RunOrder
-) -> list[Batch]:
-    """A job of each file; if one is refused, those before it are cancelled."""
-    batches: list[Batch] = []
-    try:
-        for number, stream in enumerate(files.streams(), start=1):
-            asked = Order(
-                filename=f"{suite}-{run_id}-{number}.jsonl",
-                endpoint=files.url,
-                window=order.window,
-                metadata={METADATA_SUITE: suite, METADATA_RUN: run_id},
-                priority=order.priority,
+def check_suite(place: Workplace, file: SuiteFile, model: str | None) -> None:
+    """Find what would keep a run from being started, but for mistakes in later items.
+
+    Raises InvalidFileError, UsageError.
+    """
+    name = choose_model(file.suite, model)
+    _revision(place.client.models(), name)
+    scorer_digests(place, file.suite, name)
+    with gather(file, place.deployment.settings) as material:
+        next(iter(material.lines(name)))
+
+
+def take_on(place: Workplace, run: EvalRun) -> None:
+    """Submit what is left of a run over which a process died; nothing while one is at it.
+
+    Raises InvalidFileError if suite or dataset ask otherwise now.
+    """
+    file = suite_of(place.deployment, run)
+    with (
+        request_files(place, file.suite.request.url) as files,
+        submitting(place, run.id) as is_alone,
+    ):
+        if not is_alone or not _is_unsubmitted(place, run):
+            return
+        with gather(file, place.deployment.settings) as material:
+            digests = render_requests(material, run.model, run.id, files)
+        if not _asks_the_same(run, asked_conditions(file.suite, digests)):
+            raise InvalidFileError(
+                "It was interrupted before all its requests were submitted, and its dataset or"
+                " examples are others now: start it anew."
             )
-            batches.append(place.client.submit(stream, asked))
-    except BaseException:
-        for batch in batches:
-            place.client.cancel(batch.id)
-        raise
-    return batches
+        submit_answers(place, run, files, is_taken_on=True)
+
+
+def render_requests(
+    material: Material,
+    model: str,
+    run_id: str,
+    files: RequestFiles | None = None,
+    plan: ObjectWriter | None = None,
+) -> Digests:
+    """Render the requests of a run, to be submitted (`files`) and scored by (`plan`)."""
+    digests = Digests()
+    for line in material.lines(model, seed=seed_of(run_id)):
+        digests.add(line)
+        if files is not None:
+            files.add(line.custom_id, line.body)
+        if plan is not None:
+            write_plan(plan, line)
+    return digests
+
+
+def asked_conditions(suite: Suite, digests: Digests) -> dict[str, str]:
+    """What a run has in common with others that ask the same."""
+    return {
+        "items": digests.of_items,
+        "prompts": digests.of_prompts,
+        "template": suite.template_digest(),
+        "sampling": suite.sampling_digest(),
+    }
+
+
+def request_files(place: Workplace, url: str) -> RequestFiles:
+    """Files as large as a job may be."""
+    settings = place.deployment.settings
+    return RequestFiles(
+        url, max_lines=settings.max_requests_per_batch, max_bytes=settings.max_input_bytes
+    )
 
 
 def choose_model(suite: Suite, asked: str | None) -> str:
@@ -176,24 +224,55 @@ def seed_of(run_id: str) -> int:
     return int(run_id.removeprefix("run_")[:8], 16)
 
 
-def _render(lines: Iterable[PlannedLine], files: RequestFiles, plan: ObjectWriter) -> Digests:
-    digests = Digests()
-    for line in lines:
-        digests.add(line)
-        files.add(line.custom_id, line.body)
-        write_plan(plan, line)
-    return digests
+def _take_on_left(
+    place: Workplace, file: SuiteFile, model: str, order: RunOrder, begun: Begun
+) -> str | None:
+    """A run of the same suite, begun by hand and left before it was wholly submitted. If the suite
+    asks otherwise now, it is ended instead, its jobs cancelled."""
+    with place.deployment.database.read() as session:
+        left = runs.unsubmitted(session, file.suite.suite, model, order.purpose)
+    for run in left:
+        with submitting(place, run.id) as is_alone:
+            if not is_alone or not _is_unsubmitted(place, run):
+                continue
+            with gather(file, place.deployment.settings) as material:
+                asked = asked_conditions(file.suite, render_requests(material, model, run.id))
+            if file.text != suite_of(place.deployment, run).text or not _asks_the_same(run, asked):
+                abandon(place, run, "interrupted, and begun anew by another suite of the name")
+                continue
+            night = order.night or run.id
+            place.deployment.database.transact(partial(runs.set_night, run_id=run.id, night=night))
+        begun(run.id)
+        take_on(place, run)
+        return run.id
+    return None
 
 
-def _scorer_digests(suite: Suite, model: str, known: Sequence[ModelName]) -> dict[str, str]:
+def _is_unsubmitted(place: Workplace, run: EvalRun) -> bool:
+    with place.deployment.database.read() as session:
+        return runs.get(session, run.id).state == RunState.SUBMITTING
+
+
+def _asks_the_same(run: EvalRun, asked: Mapping[str, str]) -> bool:
+    return all(run.conditions[name] == value for name, value in asked.items())
+
+
+def scorer_digests(place: Workplace, suite: Suite, model: str) -> dict[str, str]:
     """Of what gives each metric its scores; a judge's weights are part of it."""
-    judges = {judge.metrics[0]: judge.model or model for judge in suite.judges}
+    judges = {judge.metrics[0]: judge for judge in suite.judges}
     return {
-        metric: digest([suite.scorer_digest(metric), _revision(known, judges[metric])])
+        metric: digest(
+            [suite.scorer_digest(metric), revision_of_judge(place, judges[metric], model)]
+        )
         if metric in judges
         else suite.scorer_digest(metric)
         for metric in suite.metrics
     }
+
+
+def revision_of_judge(place: Workplace, judge: Judge, model: str) -> str | None:
+    """Raises UsageError if there is no such model."""
+    return _revision(place.client.models(), judge.model or model)
 
 
 def _revision(known: Sequence[ModelName], asked: str) -> str | None:

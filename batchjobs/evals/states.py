@@ -6,8 +6,11 @@ from enum import StrEnum
 
 
 class RunState(StrEnum):
+    SUBMITTING = "submitting"
+    """Its requests are being submitted, or a process died over it. Set with its row, before there
+    is any job."""
     ANSWERING = "answering"
-    """Its jobs are under way. Set when they are submitted."""
+    """Its jobs are under way. Set when all are submitted."""
     JUDGING = "judging"
     """Its answers are there, and judges' jobs are under way."""
     SCORED = "scored"
@@ -21,6 +24,7 @@ class RunState(StrEnum):
 
 
 RUN_NEXT: dict[RunState, frozenset[RunState]] = {
+    RunState.SUBMITTING: frozenset({RunState.ANSWERING, RunState.FAILED}),
     RunState.ANSWERING: frozenset({RunState.JUDGING, RunState.SCORED, RunState.FAILED}),
     RunState.JUDGING: frozenset({RunState.SCORED, RunState.FAILED}),
     RunState.SCORED: frozenset({RunState.FINISHED, RunState.FAILED}),
@@ -28,6 +32,8 @@ RUN_NEXT: dict[RunState, frozenset[RunState]] = {
     RunState.FAILED: frozenset(),
 }
 
+UNSCORED = (RunState.SUBMITTING, RunState.ANSWERING, RunState.JUDGING)
+"""Those from which a run still comes to scores."""
 ENDED = frozenset(state for state, following in RUN_NEXT.items() if not following)
 
 

@@ -20,7 +20,7 @@ class EvalRun(Base):
 
     | column | set |
     |---|---|
-    | jobs | when each is submitted; a judge's has the name of its metric |
+    | jobs | when all are submitted; a judge's have the name of its metric |
     | plan_key | until it is scored: what was asked, line by line |
     | answers_key, scores | once it is scored |
     | verdict, word | when it is finished, of a run that is judged |
@@ -32,6 +32,7 @@ class EvalRun(Base):
         Index(None, "created_at", "id"),
         Index(None, "confirms"),
         Index(None, "night"),
+        Index(None, "rescores"),
     )
 
     id: Mapped[str] = mapped_column(UserWord(64), primary_key=True)
@@ -53,7 +54,9 @@ class EvalRun(Base):
     conditions: Mapped[dict[str, Any]] = mapped_column(JSON)
     """`Conditions` by name, but for the scorer's: `scorers` has one for each metric."""
     jobs: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """`answers`: ids; `judges`: metric → id."""
+    """`answers`: ids; `judges`: metric → ids."""
+    terms: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """`window` and `priority` of its jobs. None of runs of before."""
     plan_key: Mapped[str | None] = mapped_column(String(255))
     answers_key: Mapped[str | None] = mapped_column(String(255))
     items: Mapped[int]
@@ -64,6 +67,10 @@ class EvalRun(Base):
     prompt_tokens: Mapped[int] = mapped_column(BigInteger)
     completion_tokens: Mapped[int] = mapped_column(BigInteger)
     confirms: Mapped[str | None] = mapped_column(ForeignKey("eval_runs.id"))
+    rescores: Mapped[str | None] = mapped_column(String(64))
+    """The run whose answers it has scored again, without asking anew."""
+    answered_at: Mapped[datetime | None]
+    """When that run was created; None of a run that asks for itself."""
     verdict: Mapped[dict[str, Any] | None] = mapped_column(Figures)
     word: Mapped[str | None] = mapped_column(String(16))
     """The verdict in a word."""

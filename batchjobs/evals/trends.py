@@ -16,6 +16,8 @@ from batchjobs.evals.tables import EvalRun
 TREND_RUNS = 60
 RECENT_RUNS = 14
 
+_NEWEST_FIRST = (runs.ANSWERED_AT.desc(), EvalRun.created_at.desc(), EvalRun.id.desc())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendPoint:
@@ -24,7 +26,7 @@ class TrendPoint:
     run: str
     model: str
     at: float
-    """Seconds of the epoch."""
+    """When its questions were asked, in seconds of the epoch."""
     score: float
     low: float
     high: float
@@ -45,8 +47,8 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A suite on one model: how many runs there are of every kind, how many of the suite's are
-    pinned, and the newest that are judged, the newest first."""
+    """A suite on one model: how many runs there are of every kind, how many are pinned, and the
+    newest that are judged, the newest first."""
 
     suite: str
     model: str
@@ -72,7 +74,7 @@ def standings(session: Session, *, suite: str | None = None) -> list[Standing]:
             suite=suite,
             model=model,
             runs=count,
-            pinned=pinned.get(suite, 0),
+            pinned=pinned.get((suite, model), 0),
             newest_at=newest_at,
             recent=found.get((suite, model), ()),
         )
@@ -83,16 +85,17 @@ def standings(session: Session, *, suite: str | None = None) -> list[Standing]:
 def alike(session: Session, run: EvalRun, *, model: str | None = None) -> list[EvalRun]:
     """Runs of the suite, or of it on one model, that compare with this one and are not younger,
     the newest first."""
-    page, _ = runs.page(session, limit=TREND_RUNS, suite=run.suite, model=model)
-    return [
-        one
-        for one in page
-        if one.scores is not None
-        and one.purpose != Purpose.CONFIRMATION
-        and one.metric == run.metric
-        and one.created_at <= run.created_at
-        and not pins.unlike_conditions(one, run)
-    ]
+    query = select(EvalRun).where(
+        EvalRun.suite == run.suite,
+        EvalRun.answers_key.is_not(None),
+        EvalRun.purpose != Purpose.CONFIRMATION,
+        EvalRun.metric == run.metric,
+        runs.answered_at(run) >= runs.ANSWERED_AT,
+    )
+    if model is not None:
+        query = query.where(EvalRun.model == model)
+    found = session.scalars(query.order_by(*_NEWEST_FIRST).limit(TREND_RUNS)).all()
+    return [one for one in found if not pins.unlike_conditions(one, run)]
 
 
 def points(session: Session, run: EvalRun, found: Sequence[EvalRun]) -> list[TrendPoint]:
@@ -110,7 +113,7 @@ def newest_scored(session: Session, suite: str, model: str) -> EvalRun | None:
         EvalRun.answers_key.is_not(None),
         EvalRun.purpose != Purpose.CONFIRMATION,
     )
-    newest = query.order_by(EvalRun.created_at.desc(), EvalRun.id.desc()).limit(1)
+    newest = query.where(runs.IS_LAST_WORD).order_by(*_NEWEST_FIRST).limit(1)
     return session.scalars(newest).first()
 
 
@@ -137,9 +140,11 @@ def _newest(session: Session, suite: str | None) -> Sequence[EvalRun]:
     """`RECENT_RUNS` of each suite and model, the newest first."""
     place = func.row_number().over(
         partition_by=(EvalRun.suite, EvalRun.model),
-        order_by=(EvalRun.created_at.desc(), EvalRun.id.desc()),
+        order_by=_NEWEST_FIRST,
     )
-    judged = select(EvalRun.id, place.label("place")).where(EvalRun.purpose == Purpose.RUN)
+    judged = select(EvalRun.id, place.label("place")).where(
+        EvalRun.purpose == Purpose.RUN, runs.IS_LAST_WORD
+    )
     if suite is not None:
         judged = judged.where(EvalRun.suite == suite)
     placed = judged.subquery()
@@ -148,7 +153,7 @@ def _newest(session: Session, suite: str | None) -> Sequence[EvalRun]:
     query = query.options(
         defer(EvalRun.conditions, raiseload=True), defer(EvalRun.jobs, raiseload=True)
     )
-    return session.scalars(query.order_by(EvalRun.created_at.desc(), EvalRun.id.desc())).all()
+    return session.scalars(query.order_by(*_NEWEST_FIRST)).all()
 
 
 def _point(one: EvalRun, run: EvalRun, pinned: set[str]) -> TrendPoint | None:
@@ -159,7 +164,7 @@ def _point(one: EvalRun, run: EvalRun, pinned: set[str]) -> TrendPoint | None:
     return TrendPoint(
         run=one.id,
         model=one.model,
-        at=one.created_at.timestamp(),
+        at=runs.answered_at(one).timestamp(),
         score=found["mean"],
         low=low,
         high=high,

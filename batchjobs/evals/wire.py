@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from batchjobs.evals.runs import answered_at
 from batchjobs.evals.tables import EvalRun
 
 
@@ -21,6 +22,7 @@ def run_object(run: EvalRun) -> dict[str, Any]:
         "purpose": str(run.purpose),
         "night": run.night,
         "confirms": run.confirms,
+        "rescores": run.rescores,
         "metric": run.metric,
         "items": run.items,
         "samples": run.samples,
@@ -31,6 +33,7 @@ def run_object(run: EvalRun) -> dict[str, Any]:
         "conditions": run.conditions,
         "dataset_sha256": run.dataset_sha256,
         "created_at": _seconds(run.created_at),
+        "answered_at": _seconds(answered_at(run)),
         "finished_at": _seconds(run.finished_at),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from batchjobs.deployment import Deployment
+from batchjobs.errors import NotFoundError
 from batchjobs.files import get_file
 from batchjobs.models import DEFAULT_TENANT
 from batchjobs.queue import schedules, slots
@@ -20,6 +21,9 @@ from batchjobs.schedules.tables import Schedule, Slot
 from batchjobs.schedules.timetable import Timetable
 
 NEXT_SHOWN = 3
+_SLOT = "slot_"
+_ID_DIGITS = 18
+"""Fewer than overflow a database's integer."""
 Wire = dict[str, Any]
 
 
@@ -67,11 +71,14 @@ class Desk:
             schedule = self._find(session, name)
             return slot_wire(firing.run_now(session, self._deployment, schedule))
 
-    def history(self, name: str, *, limit: int, before: int | None = None) -> Wire:
-        """A page of slots, the newest first, earlier than the moment `before`."""
-        moment = None if before is None else datetime.fromtimestamp(before, UTC)
+    def history(self, name: str, *, limit: int, after: str | None = None) -> Wire:
+        """A page of slots, the newest first, behind the slot `after`.
+
+        Raises NotFoundError for a slot that is none of this schedule.
+        """
         with self._deployment.database.read() as session:
             schedule = self._find(session, name)
+            moment = None if after is None else _find_slot(session, schedule, after).slot_at
             found, has_more = slots.history(session, schedule.id, limit=limit, before=moment)
             return {
                 "object": "list",
@@ -135,6 +142,7 @@ def schedule_wire(schedule: Schedule, upcoming: Sequence[datetime], last: Slot |
 
 def slot_wire(slot: Slot) -> Wire:
     return {
+        "id": f"{_SLOT}{slot.id}",
         "object": "schedule.slot",
         "slot_at": _seconds(slot.slot_at),
         "kind": str(slot.kind),
@@ -149,6 +157,15 @@ def slot_wire(slot: Slot) -> Wire:
         "started_at": _seconds(slot.started_at),
         "ended_at": _seconds(slot.ended_at),
     }
+
+
+def _find_slot(session: Session, schedule: Schedule, slot_id: str) -> Slot:
+    number = slot_id.removeprefix(_SLOT)
+    is_id = slot_id.startswith(_SLOT) and number.isascii() and number.isdigit()
+    slot = slots.get(session, int(number)) if is_id and len(number) < _ID_DIGITS else None
+    if slot is None or slot.schedule_id != schedule.id:
+        raise NotFoundError(f"The schedule '{schedule.name}' has no slot '{slot_id}'.")
+    return slot
 
 
 def _seconds(moment: datetime | None) -> int | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from batchjobs.deployment import Deployment
+
+if TYPE_CHECKING:
+    from batchjobs.evals.workplace import Workplace
 
 WORSE = "worse"
 NO_VERDICT = "no verdict"
@@ -77,8 +80,14 @@ class EvalSuites:
         )
 
     def cancel(self, run_id: str) -> None:
+        from batchjobs.evals.finishing import load
+        from batchjobs.evals.states import RunState
+        from batchjobs.evals.submitting import abandon
         from batchjobs.queue import jobs
 
+        run = load(self._deployment, run_id)
+        if run.state == RunState.SUBMITTING:
+            abandon(self._place(), run, "cancelled before all its requests were submitted")
         ids = self._open_jobs(run_id)
         self._deployment.database.transact(
             lambda session: jobs.cancel_open(session, self._deployment.clock, ids)
@@ -95,9 +104,12 @@ class EvalSuites:
             )
 
     def _open_jobs(self, run_id: str) -> list[str]:
-        from batchjobs.client.embedded import EmbeddedClient
         from batchjobs.evals.finishing import load, open_jobs
-        from batchjobs.evals.starting import Workplace
 
-        place = Workplace(deployment=self._deployment, client=EmbeddedClient(self._deployment))
-        return open_jobs(place, load(self._deployment, run_id))
+        return open_jobs(self._place(), load(self._deployment, run_id))
+
+    def _place(self) -> Workplace:
+        from batchjobs.client.embedded import EmbeddedClient
+        from batchjobs.evals.workplace import Workplace
+
+        return Workplace(deployment=self._deployment, client=EmbeddedClient(self._deployment))

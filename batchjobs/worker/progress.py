@@ -52,6 +52,11 @@ class ModelReport:
         return self.completion_tokens > 0
 
     @property
+    def has_answered(self) -> bool:
+        """Whether any line was answered: an answer has a prompt at least."""
+        return self.prompt_tokens > 0 or self.completion_tokens > 0
+
+    @property
     def tokens_per_second(self) -> float:
         """Generated tokens a second; where nothing is generated, those of prompts."""
         return _rate(self.prompt_tokens, self.completion_tokens, self.wall_seconds)

@@ -14,8 +14,9 @@ from batchjobs.cli.evals.course import Course
 from batchjobs.client.embedded import EmbeddedClient
 from batchjobs.deployment import Deployment
 from batchjobs.evals import history
-from batchjobs.evals.starting import RunOrder, Workplace, start_run
+from batchjobs.evals.starting import RunOrder, start_run
 from batchjobs.evals.suite_file import read_suite
+from batchjobs.evals.workplace import Workplace
 from batchjobs.settings import Settings
 from batchjobs.sources import pin_source
 from batchjobs.worker.default_model import fetch_weights

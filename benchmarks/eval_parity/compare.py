@@ -31,18 +31,18 @@ def compare_arc(theirs: Sequence[Row], ours: Mapping[str, Row]) -> Iterator[str]
 
 
 def compare_gsm8k(theirs: Sequence[Row], ours: Mapping[str, Row]) -> Iterator[str]:
-    same = texts = 0
+    same, texts = 0, {}
     for row in theirs:
         record = ours[row["id"]]
         mark = record["marks"][row["filter"]]
         # Which of our reasons it is for (empty, truncated, unparsed), the harness does not tell.
         extracted = "[invalid]" if mark["score"] is None else mark["extracted"]
-        texts += record["text"] == row["text"]
+        texts[row["id"]] = record["text"] == row["text"]
         is_same = extracted == row["extracted"] and (mark["score"] or 0.0) == row["exact_match"]
         same += is_same
         if not is_same:
             yield f"GSM8K {row['id']} ({row['filter']}): {row['extracted']!r}, ours {extracted!r}"
     yield (
         f"GSM8K: {same} of {len(theirs)} extracted answers and scores the same, two a problem"
-        f" (strict and flexible); {texts} of {len(theirs)} texts equal to the letter"
+        f" (strict and flexible); {sum(texts.values())} of {len(texts)} texts equal to the letter"
     )

@@ -14,10 +14,11 @@ from batchjobs import intake
 from batchjobs.client.embedded import EmbeddedClient
 from batchjobs.deployment import Deployment
 from batchjobs.evals.finishing import advance, open_jobs
-from batchjobs.evals.starting import RunOrder, Workplace, start_run
+from batchjobs.evals.starting import RunOrder, start_run
 from batchjobs.evals.states import ENDED
 from batchjobs.evals.suite_file import read_suite
 from batchjobs.evals.tables import EvalRun
+from batchjobs.evals.workplace import Workplace
 from batchjobs.models import Model
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.runner import run_jobs

@@ -96,7 +96,8 @@ def populate_evals(deployment: Deployment) -> dict[str, list[str]]:
     """Runs by suite: one that got worse, one on another model, and one without a baseline."""
     base = add_nights(deployment, BASELINE)
     other = add_nights(deployment, BASELINE, model=MODELS[1], seed=2)
-    pin(deployment, [*base, *other])
+    pin(deployment, base)
+    pin(deployment, other)
     made = {
         "baseline": base,
         "worse": add_nights(deployment, WEEKS, seed=3),

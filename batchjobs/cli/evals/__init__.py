@@ -7,8 +7,9 @@ from batchjobs.cli.evals.baseline import baseline
 from batchjobs.cli.evals.check import check
 from batchjobs.cli.evals.compare import compare
 from batchjobs.cli.evals.listing import list_runs
-from batchjobs.cli.evals.pin import pin
+from batchjobs.cli.evals.pin import pin, unpin
 from batchjobs.cli.evals.report import report
+from batchjobs.cli.evals.rescore import rescore
 from batchjobs.cli.evals.resume import resume
 from batchjobs.cli.evals.run import run
 from batchjobs.cli.evals.show import show
@@ -24,11 +25,13 @@ for _command in (
     check,
     run,
     resume,
+    rescore,
     list_runs,
     show,
     compare,
     baseline,
     pin,
+    unpin,
     simulate,
     report,
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,9 @@ from batchjobs.cli.following import follow
 from batchjobs.cli.running import work_through
 from batchjobs.errors import Interrupted
 from batchjobs.evals.finishing import advance, load, open_jobs
-from batchjobs.evals.starting import Workplace
-from batchjobs.evals.states import ENDED
+from batchjobs.evals.states import ENDED, RunState
 from batchjobs.evals.tables import EvalRun
+from batchjobs.evals.workplace import Workplace
 
 if TYPE_CHECKING:
     from batchjobs.worker.engines import KeptEngines
@@ -34,15 +35,23 @@ class Course:
         """The runs when all have ended. Raises Interrupted with how to go on."""
         go_on = f"batchjobs evals resume {' '.join(run_ids)}"
         told: set[str] = set()
+        before: list[RunState] = []
         try:
             while True:
                 found = [advance(self._place, run_id) for run_id in run_ids]
                 if all(run.state in ENDED for run in found):
                     return found
+                is_busy = False
                 for run in found:
                     self._tell_of_confirmation(run, told)
                     for job_id in open_jobs(self._place, run):
                         self._finish_job(job_id, go_on)
+                        is_busy = True
+                states = [run.state for run in found]
+                if not is_busy and states == before:
+                    # Others are at it: at runs that are judged with these, or at their jobs.
+                    time.sleep(self._place.deployment.settings.poll_seconds)
+                before = states
         except (Interrupted, KeyboardInterrupt) as stopped:
             raise Interrupted(
                 f"Interrupted: what is answered is kept. Go on with: {go_on}"

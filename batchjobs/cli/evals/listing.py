@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from batchjobs.cli.command import Command
+
+if TYPE_CHECKING:
+    from batchjobs.evals.tables import EvalRun
 
 MAX_PAGE = 1000
 
@@ -42,8 +47,8 @@ def list_runs(
             plain(run.suite),
             plain(run.model),
             shown_score((run.scores or {}).get(run.metric, {}).get("mean")),
-            run.word or str(run.purpose if run.scores else run.state),
-            "pinned" if run.id in baseline else "",
+            _verdict(run),
+            _mark(run, is_pinned=run.id in baseline),
             moment(run.created_at.timestamp()),
         )
         for run in found
@@ -51,3 +56,16 @@ def list_runs(
     print_table(columns("RUN", "SUITE", "MODEL", "SCORE", "VERDICT", "", "CREATED", rows=rows))
     if has_more:
         click.echo(f"More: batchjobs evals list --after {found[-1].id}")
+
+
+def _verdict(run: EvalRun) -> str:
+    """Or what a run is for that is not judged, or how far it is."""
+    from batchjobs.evals.states import Purpose
+
+    is_judged = run.purpose == Purpose.RUN
+    return run.word or str(run.state if is_judged or run.scores is None else run.purpose)
+
+
+def _mark(run: EvalRun, *, is_pinned: bool) -> str:
+    again = "" if run.rescores is None else "scored again"
+    return ", ".join(filter(None, ("pinned" if is_pinned else "", again)))

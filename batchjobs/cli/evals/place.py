@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from batchjobs.evals.starting import Workplace
+    from batchjobs.evals.workplace import Workplace
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def open_place() -> Iterator[Workplace]:
     from batchjobs.client.embedded import EmbeddedClient
     from batchjobs.client.remote import RemoteClient
     from batchjobs.deployment import Deployment
-    from batchjobs.evals.starting import Workplace
+    from batchjobs.evals.workplace import Workplace
     from batchjobs.settings import Settings
 
     settings = Settings.load()

@@ -60,9 +60,10 @@ def run(
         run_ids = []
         for file in files:
             for model in models or file.suite.models or (None,):
-                order = RunOrder(model=model, window=window, priority=priority, night=night)
-                run_ids.append(start_run(place, file, order))
-                course.say(run_ids[-1])
+                order = RunOrder(
+                    model=model, window=window, priority=priority, night=night, takes_on=True
+                )
+                run_ids.append(start_run(place, file, order, begun=course.say))
         stays = place.client.deployment is not None or wait
         if stays and not detach:
             return conclude(course.see_through(run_ids), as_json=as_json)

@@ -30,12 +30,12 @@ def simulate(suite: str, model: str | None, nights: int, as_json: bool) -> None:
 
     file = read_suite(Path(suite))
     with open_place() as place, place.deployment.database.read() as session:
-        every = pins.pinned(session, file.suite.suite)
         wanted = model or next(iter(file.suite.models), None)
-        chosen = [run for run in every if run.model == wanted] or every
+        chosen = pins.baseline_of_model(session, file.suite.suite, wanted)
         if not chosen:
+            on = "" if wanted is None else f" on {wanted}"
             raise ConflictError(
-                f"The suite {file.suite.suite} has no baseline to tell its noise by: batchjobs"
+                f"The suite {file.suite.suite} has no baseline{on} to tell its noise by: batchjobs"
                 f" evals baseline {suite} --runs 5"
             )
         baseline = [history.scored_run(session, run, file.suite.deciding) for run in chosen]

@@ -30,6 +30,8 @@ def run_facts(run: EvalRun) -> Iterator[tuple[str, str]]:
     if run.purpose != Purpose.RUN:
         of = "" if run.confirms is None else f" of {run.confirms}"
         yield "purpose", f"{run.purpose}{of}"
+    if run.rescores is not None:
+        yield "answers", f"those of {run.rescores}, scored again"
     if run.reason:
         yield "reason", plain(run.reason)
     yield (
@@ -39,7 +41,8 @@ def run_facts(run: EvalRun) -> Iterator[tuple[str, str]]:
     if run.prompt_tokens:
         yield "tokens", f"{run.prompt_tokens:,} in, {run.completion_tokens:,} out"
     yield "created", moment(run.created_at.timestamp())
-    yield "jobs", ", ".join(jobs_of(run))
+    if jobs := jobs_of(run):
+        yield "jobs", ", ".join(jobs)
     if run.verdict is not None:
         yield "verdict", plain(run.verdict["sentence"])
 
@@ -79,6 +82,11 @@ def print_scores(run: EvalRun) -> None:
         return
     rows = list(score_rows(run.scores, run.metric))
     print_table(columns("METRIC", "SCORE", "95 %", "SCORED", "NOT ANSWERED", rows=rows))
+
+
+def baseline_words(suite: str, model: str, count: int) -> str:
+    runs = "this run" if count == 1 else f"these {count} runs"
+    return f"The baseline of {plain(suite)} on {plain(model)} is now {runs}."
 
 
 def print_run(run: EvalRun) -> None:

@@ -12,6 +12,7 @@ from batchjobs.deployment import Deployment
 from batchjobs.evals import history, pins, runs
 from batchjobs.evals.history import AnswerRecord, Flip
 from batchjobs.evals.starting import suite_of
+from batchjobs.evals.states import Purpose
 from batchjobs.evals.suite import Suite
 from batchjobs.evals.tables import EvalRun
 from batchjobs.evals.trends import TrendPoint, alike, points
@@ -47,7 +48,9 @@ class Content:
 
     @property
     def word(self) -> str:
-        return self.run.word or str(self.run.purpose)
+        if self.run.purpose == Purpose.RUN:
+            return self.run.word or "not judged yet"
+        return str(self.run.purpose)
 
     @property
     def scores(self) -> Mapping[str, Any]:

@@ -8,10 +8,10 @@ continuous, it moves long before a choice flips.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
-from batchjobs.errors import IntegrityError
+from batchjobs.errors import InvalidFileError
 from batchjobs.evals.answers import Answer
 from batchjobs.evals.outcomes import Missing
 from batchjobs.evals.scorers.base import BaseScorer, Expression, Mark, Marks
@@ -35,9 +35,12 @@ class Choice(BaseScorer):
         if answer.error is not None:
             return dict.fromkeys(self.metrics, Mark(missing=Missing.REQUEST_FAILED))
         choices = choice_texts(fields)
-        sums = logprob_sums(answer.choices)
+        sums = answer.likelihoods
         if len(sums) != len(choices):
-            raise IntegrityError(f"{len(sums)} log-probabilities for {len(choices)} choices.")
+            raise InvalidFileError(
+                f"An answer has log-probabilities of {len(sums)} choices where {len(choices)} were"
+                " asked about: whoever answers must echo prompts with `logprobs`."
+            )
         gold = self._gold(fields, choices)
         by_character = [value / len(text) for value, text in zip(sums, choices, strict=True)]
         by_byte = [value / len(text.encode()) for value, text in zip(sums, choices, strict=True)]
@@ -69,21 +72,6 @@ def choice_texts(fields: Fields) -> list[str]:
     if CHOICES not in fields:
         raise TemplateError("the scorer `choice` needs `choices` in `request`")
     return list(fields[CHOICES])
-
-
-def logprob_sums(choices: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Of each continuation: the echoed prompts are the context alone, then the context with each
-    continuation; what follows as many tokens as the context has is the continuation, which is how
-    lm-evaluation-harness cuts them."""
-    context, *continued = [choice["logprobs"] for choice in choices]
-    length = len(context["tokens"])
-    return [_total(logprobs["token_logprobs"][length:]) for logprobs in continued]
-
-
-def _total(logprobs: Sequence[float | None]) -> float:
-    if not logprobs or None in logprobs:
-        raise IntegrityError("A continuation has tokens without a log-probability.")
-    return float(sum(value for value in logprobs if value is not None))
 
 
 def _index(value: object, choices: Sequence[str]) -> int | None:

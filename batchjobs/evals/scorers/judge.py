@@ -53,6 +53,10 @@ class Judge(BaseScorer):
             "seed": self.seed,
         }
 
+    def asking(self) -> dict[str, Any]:
+        """What its words depend on besides item and answer; how they are read is no part of it."""
+        return self.model_dump(mode="json", exclude={"name", "pattern", "which", "grades"})
+
     def check(self, fields: Fields) -> None:
         self.body(fields, Answer(text="an answer"), "")
 

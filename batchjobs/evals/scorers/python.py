@@ -31,7 +31,7 @@ class Python(TextScorer):
     function: str = Field(default="score", pattern=r"^[A-Za-z_]\w*$")
 
     def mark(self, fields: Fields, answer: Answer) -> Mark:
-        function = _load(self.file, self.function)
+        function = _load(self.file, self.function, _source(self.file))
         try:
             found = function(fields, answer.text)
             score = None if found is None else float(found)
@@ -46,7 +46,7 @@ class Python(TextScorer):
         return Mark(score=score)
 
     def check(self, fields: Fields) -> None:
-        _load(self.file, self.function)
+        _load(self.file, self.function, _source(self.file))
 
     def signature(self) -> dict[str, Any]:
         """The file's content, not its place."""
@@ -62,9 +62,9 @@ def _source(path: Path) -> bytes:
 
 
 @cache
-def _load(path: Path, name: str) -> Function:
-    """Raises InvalidFileError."""
-    source = _source(path)
+def _load(path: Path, name: str, source: bytes) -> Function:
+    """A file that has changed is loaded anew, also in a process that runs for months. Raises
+    InvalidFileError."""
     spec = importlib.util.spec_from_loader(f"suite_scorer_{path.stem}", loader=None)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)

@@ -47,6 +47,16 @@ class Case:
     baseline: Sequence[ScoredRun]
     limits: Limits
     rerun: ScoredRun | None = None
+    without: str = "no baseline is pinned"
+    """Why, if the baseline has no runs."""
+    against: str | None = None
+    """Whose baseline it is, if another model's."""
+
+    @property
+    def why_invalid(self) -> str | None:
+        if not self.baseline:
+            return self.without
+        return why_invalid(self.tonight, self.baseline, self.limits)
 
     @property
     def tonight(self) -> tuple[ScoredRun, ...]:
@@ -82,6 +92,8 @@ class Verdict:
     alpha: float
     is_confirmed: bool
     """Whether a second run is part of it."""
+    against: str | None = None
+    """Whose baseline it was, if another model's."""
 
     @property
     def needs_rerun(self) -> bool:
@@ -97,7 +109,8 @@ class Verdict:
         """All that a report must say of it, in one line."""
         if self.whole is None:
             return f"{self.word} ({self.why})"
-        return f"{self.word}{f' ({self.why})' if self.why else ''}: {describe(self.whole)}"
+        against = f"; against the baseline of {self.against}" if self.against else ""
+        return f"{self.word}{f' ({self.why})' if self.why else ''}: {describe(self.whole)}{against}"
 
 
 def verdict(
@@ -115,7 +128,7 @@ def verdict(
 
 def verdicts(cases: Sequence[Case], alpha: float = ALPHA) -> list[Verdict]:
     """Of everything that is judged in one night, in the order given."""
-    reasons = [why_invalid(each.tonight, each.baseline, each.limits) for each in cases]
+    reasons = [each.why_invalid for each in cases]
     valid = [each for each, reason in zip(cases, reasons, strict=True) if reason is None]
     # What the first runs say alone, and what all say together.
     first = _judge([replace(each, rerun=None) for each in valid], alpha)
@@ -211,14 +224,15 @@ def _is_below_floor(case: Case, alpha: float) -> bool:
 
 
 def _verdict(case: Case, first: _Judged, pooled: _Judged, *, alpha: float) -> Verdict:
-    causes = _causes(case, first, alpha)
-    causes = [cause for cause in _causes(case, pooled, alpha) if cause in causes]
+    causes = [
+        cause for cause in _causes(case, pooled, alpha) if cause in _causes(case, first, alpha)
+    ]
     word = Word.WORSE if causes else Word.BETTER if pooled.is_better else Word.OK
     return Verdict(
         suite=case.candidate.suite,
         metric=case.candidate.metric,
         word=word,
-        why="; ".join(cause for cause in causes if cause) or None,
+        why=_why_worse(case, pooled, causes),
         runs=_names(case.tonight),
         baseline_runs=_names(case.baseline),
         whole=pooled.whole,
@@ -227,19 +241,38 @@ def _verdict(case: Case, first: _Judged, pooled: _Judged, *, alpha: float) -> Ve
         flips=_flips(pooled.pairs),
         alpha=alpha,
         is_confirmed=case.rerun is not None,
+        against=case.against,
     )
 
 
-def _causes(case: Case, judged: _Judged, alpha: float) -> list[str]:
-    """What is worse, in words; "" is the suite as a whole, of which there is nothing to add."""
-    found = [
-        "" if each.tag is None else f"tag {each.tag}"
+_FLOOR = 0
+Cause = str | int | None
+"""A tag that is worse; None for the suite as a whole; `_FLOOR`."""
+
+
+def _causes(case: Case, judged: _Judged, alpha: float) -> list[Cause]:
+    found: list[Cause] = [
+        each.tag
         for each in judged.every
         if each.adjusted_worse < alpha and each.effect <= -case.limits.margin
     ]
-    if judged.is_below_floor:
+    return [*found, _FLOOR] if judged.is_below_floor else found
+
+
+def _why_worse(case: Case, judged: _Judged, causes: Sequence[Cause]) -> str | None:
+    """What is worse, unless it is the whole suite and nothing else."""
+    tags = [
+        f"in tag {each.tag}: {100 * each.effect:+.1f} points, Holm {each.adjusted_worse:.4f}"
+        for each in judged.tags
+        if each.tag in causes
+    ]
+    found = []
+    if tags:
+        whole = "as a whole, and" if None in causes else "not as a whole, but"
+        found.append(f"{whole} {', '.join(tags)}")
+    if _FLOOR in causes:
         found.append(f"surely below the floor of {case.limits.floor:g}")
-    return found
+    return "; ".join(found) or None
 
 
 def _no_verdict(case: Case, reason: str, alpha: float) -> Verdict:

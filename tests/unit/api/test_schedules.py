@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from starlette.testclient import TestClient
 from batchjobs.deployment import Deployment
 from batchjobs.schedules.firing import tick
 from tests.support.api import bearer, new_secret, upload
-from tests.support.jobs import ENDPOINT
+from tests.support.jobs import ENDPOINT, clock_of
 from tests.unit.schedules.nights import set_clock
 
 
@@ -48,6 +49,27 @@ def test_schedule_is_added_and_shows_its_next_runs(
     assert client.get("/v1/schedules/nightly").json() == made
 
 
+def test_history_goes_on_behind_a_slot_also_within_a_second(
+    client: TestClient, deployment: Deployment
+) -> None:
+    set_clock(deployment, "2026-11-30T00:00")
+    add(client)
+    for _ in range(5):
+        client.post("/v1/schedules/nightly/run")
+        clock_of(deployment).advance(timedelta(milliseconds=100))
+    every = client.get("/v1/schedules/nightly/history").json()["data"]
+    assert len({slot["slot_at"] for slot in every}) == 1
+    found: list[str] = []
+    page = client.get("/v1/schedules/nightly/history?limit=2").json()
+    while page["data"]:
+        found += [slot["id"] for slot in page["data"]]
+        page = client.get(f"/v1/schedules/nightly/history?limit=2&after={found[-1]}").json()
+    assert found == [slot["id"] for slot in every]
+    for unknown in ("slot_999", "slot_", "slot_" + "9" * 40, "7", "slot_²"):
+        refused = client.get(f"/v1/schedules/nightly/history?after={unknown}")
+        assert refused.status_code == 404, unknown
+
+
 def test_life_of_a_schedule(client: TestClient, deployment: Deployment) -> None:
     set_clock(deployment, "2026-11-30T00:00")
     add(client)
@@ -58,7 +80,7 @@ def test_life_of_a_schedule(client: TestClient, deployment: Deployment) -> None:
     tick(deployment)
     page = client.get("/v1/schedules/nightly/history").json()
     assert [each["status"] for each in page["data"]] == ["running"]
-    earlier = client.get(f"/v1/schedules/nightly/history?before={slot['slot_at']}").json()
+    earlier = client.get(f"/v1/schedules/nightly/history?after={slot['id']}").json()
     assert earlier["data"] == []
     batch = client.get(f"/v1/batches/{page['data'][0]['batch_id']}").json()
     assert batch["metadata"]["schedule"] == "nightly"

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from batchjobs.cli.exits import Exit
-from batchjobs.evals.starting import Workplace
 from batchjobs.evals.states import Purpose
+from batchjobs.evals.workplace import Workplace
 from tests.support.cli import run, run_json
 from tests.support.engines import add_models
 from tests.support.evals import MODEL, place_of, rows, run_suite, start_suite, write_suite
@@ -113,7 +113,7 @@ def test_pin_refuses_what_has_no_scores(place: Workplace, suite: Path) -> None:
 
 def test_simulate_needs_a_baseline_and_its_noise(place: Workplace, suite: Path) -> None:
     done = run("evals", "simulate", str(suite))
-    assert "has no baseline to tell its noise by" in done.stderr
+    assert "has no baseline on tiny to tell its noise by" in done.stderr
     pinned = [run_suite(place, suite, purpose=Purpose.BASELINE).id for _ in range(2)]
     run("evals", "pin", *pinned)
     shown = run_json("evals", "simulate", str(suite), "--nights", "100")
@@ -164,3 +164,24 @@ def test_the_other_reports_say_the_same(worse: tuple[str, str]) -> None:
     report = json.loads(run("evals", "report", worse[1], "-o", "-", "--format", "json").stdout)
     assert (report["run"]["verdict"]["word"], len(report["flips"])) == ("worse", ITEMS // 2)
     assert report["baseline"] == [worse[0]]
+
+
+def test_rescore_with_its_baseline_leaves_a_verdict(
+    place: Workplace, suite: Path, worse: tuple[str, str]
+) -> None:
+    refused = run("evals", "rescore", worse[1], "--baseline")
+    assert (refused.exit_code, "would change nothing" in refused.stderr) == (Exit.ERROR, True)
+    scorers = [{"type": "exact", "target": "{{ n }}"}]
+    write_suite(suite.parent, rows(ITEMS), scorers=scorers)
+    done = run("evals", "rescore", *worse, "--baseline")
+    assert done.exit_code == Exit.WORSE
+    assert "The baseline of numbers on tiny is now this run." in done.stdout
+    first = done.stdout.splitlines()[0]
+    assert first.endswith(f" scores {worse[0]} again")
+    listed = {one["id"]: one for one in run_json("evals", "list")}
+    assert not listed[worse[0]]["is_pinned"]
+    assert listed[first.split()[0]]["is_pinned"]
+    assert listed[first.split()[0]]["rescores"] == worse[0]
+    assert f"those of {worse[0]}, scored again" in run("evals", "show", first.split()[0]).stdout
+    assert run("evals", "unpin", first.split()[0]).exit_code == Exit.DONE
+    assert not any(one["is_pinned"] for one in run_json("evals", "list"))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from batchjobs.schedules.firing import tick
 from batchjobs.settings import Settings
 from tests.support.api import lines
 from tests.support.cli import run, run_json
+from tests.support.engines import add_models
+from tests.support.evals import rows, write_suite
 
 SUITE = """\
 suite: echo
@@ -90,6 +93,28 @@ def test_suite_with_a_mistake_is_refused_at_once(home: Path, tmp_path: Path) -> 
     made = run("schedules", "add", "nightly", "--cron", "0 2 * * *", "--suite", str(suite))
     assert made.exit_code == Exit.INVALID
     assert "line 10: skorers" in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "complaint"),
+    [
+        ("nobody", {}, 'There is no model "nobody"'),
+        (None, {"model": None}, "names no model: name one with --model"),
+        (None, {"dataset": {"source": "gone.jsonl"}}, "gone.jsonl"),
+        (None, {"scorers": [{"type": "exact", "target": "{{ m }}"}]}, "item-0 does not fit"),
+    ],
+)
+def test_suite_that_could_not_be_started_is_refused_at_once(
+    home: Path, tmp_path: Path, model: str | None, changes: dict[str, Any], complaint: str
+) -> None:
+    with Deployment.open(Settings.load(home=home)) as deployment:
+        add_models(deployment, "tiny")
+    path = write_suite(tmp_path, rows(2), **changes)
+    chosen = () if model is None else ("--model", model)
+    made = run("schedules", "add", "n", "--cron", "0 2 * * *", "--suite", str(path), *chosen)
+    assert made.exit_code in (Exit.INVALID, Exit.USAGE)
+    assert complaint in made.stderr
+    assert run_json("schedules", "list") == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from batchjobs.evals.starting import Workplace
+from batchjobs.evals.workplace import Workplace
 from tests.support.engines import add_models
 from tests.support.evals import MODEL, place_of
 from tests.support.jobs import open_deployment

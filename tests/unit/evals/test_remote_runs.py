@@ -6,8 +6,8 @@ from pathlib import Path
 
 from batchjobs.client.remote import RemoteClient
 from batchjobs.evals.finishing import advance, open_jobs
-from batchjobs.evals.starting import Workplace
 from batchjobs.evals.states import RunState
+from batchjobs.evals.workplace import Workplace
 from tests.support.engines import add_models
 from tests.support.evals import MODEL, answer_job, rows, start_suite, write_suite
 from tests.support.jobs import open_deployment

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from batchjobs.errors import ConflictError, InvalidFileError, UsageError
-from batchjobs.evals import finishing, history, pins, runs
+from batchjobs.evals import finishing, history, pins, runs, trends
 from batchjobs.evals.comparing import compare_runs
 from batchjobs.evals.finishing import advance, finish, load
 from batchjobs.evals.outcomes import Missing
-from batchjobs.evals.starting import Workplace, start
+from batchjobs.evals.starting import start
 from batchjobs.evals.states import Purpose, RunState
 from batchjobs.evals.tables import EvalRun
+from batchjobs.evals.workplace import Workplace
 from batchjobs.files import remove_orphans
 from batchjobs.queue import jobs
+from tests.support.engines import add_models
 from tests.support.evals import (
     Say,
     answer_job,
@@ -187,7 +189,7 @@ def test_a_judge_grades_in_a_second_job(place: Workplace, tmp_path: Path) -> Non
     judging = advance(place, run_id)
     assert judging.state == RunState.JUDGING
     words = {"0": "GRADE: C", "1": "GRADE: I", "2": "I would rather not."}
-    asked = judging.jobs["judges"]["judge"]
+    [asked] = judging.jobs["judges"]["judge"]
     assert load_job(place.deployment, asked).total_lines == 0  # still to be validated
     answer_job(
         place.deployment, asked, lambda text: next(word for n, word in words.items() if n in text)
@@ -293,8 +295,11 @@ def test_only_runs_of_one_suite_and_condition_are_pinned_together(
     with pytest.raises(ConflictError, match="differ in items, prompts"):
         pin(place, one, other)
     foreign = run_suite(place, write_suite(tmp_path / "3", rows(3), suite="other"))
-    with pytest.raises(ConflictError, match="different suites"):
+    with pytest.raises(ConflictError, match="different suites: pin each suite's"):
         pin(place, one, foreign)
+    other_model = run_suite(place, write_suite(tmp_path / "1", rows(3)), model="judge")
+    with pytest.raises(ConflictError, match=r"\(judge\) are of different models: pin each model's"):
+        pin(place, one, other_model)
     unfinished = start_suite(place, write_suite(tmp_path / "4", rows(3)))
     with pytest.raises(ConflictError, match="is not finished"):
         pin(place, load(place.deployment, unfinished))
@@ -307,6 +312,58 @@ def test_a_new_pin_takes_the_place_of_the_old(place: Workplace, tmp_path: Path) 
     pin(place, second)
     with place.deployment.database.read() as session:
         assert [run.id for run in pins.pinned(session, "numbers")] == [second.id]
+
+
+def test_each_model_has_a_baseline_of_its_own(place: Workplace, tmp_path: Path) -> None:
+    path = write_suite(tmp_path, rows(40))
+    good, bad = run_suite(place, path), run_suite(place, path, wrong_below(20), model="judge")
+    pin(place, good)
+    assert verdict(run_suite(place, path, model="judge"))["against"] == "tiny"
+    pin(place, bad)
+    with place.deployment.database.read() as session:
+        assert pins.counts(session) == {("numbers", "tiny"): 1, ("numbers", "judge"): 1}
+        pinned = {one.model: one.pinned for one in trends.standings(session)}
+    assert pinned == {"tiny": 1, "judge": 1}
+    for model, run in (("tiny", good), ("judge", bad)):
+        tonight = run_suite(place, path, wrong_below(20), model=model)
+        assert verdict(tonight)["baseline_runs"] == [run.id]
+        assert (verdict(tonight)["against"], tonight.word) == (
+            None,
+            "worse" if model == "tiny" else "ok",
+        )
+
+
+def test_a_model_without_a_baseline_is_measured_by_the_only_one(
+    place: Workplace, tmp_path: Path
+) -> None:
+    path = write_suite(tmp_path, rows(5))
+    pin(place, run_suite(place, path))
+    foreign = run_suite(place, path, model="judge")
+    assert foreign.word == "ok"
+    assert verdict(foreign)["sentence"].endswith("; against the baseline of tiny")
+    add_models(place.deployment, "third")
+    pin(place, foreign)
+    between = run_suite(place, path, model="third")
+    assert between.word == "no verdict"
+    assert verdict(between)["why"] == (
+        "no baseline is pinned for the model third, and it is not clear which of those for judge,"
+        " tiny it should be measured against"
+    )
+
+
+def test_a_run_is_taken_out_of_its_baseline(place: Workplace, tmp_path: Path) -> None:
+    path = write_suite(tmp_path, rows(3))
+    first, second = run_suite(place, path), run_suite(place, path)
+    pin(place, first, second)
+    with place.deployment.database.write() as session:
+        pins.unpin(session, place.deployment.clock, [first.id])
+    with place.deployment.database.read() as session:
+        assert [run.id for run in pins.pinned(session, "numbers")] == [second.id]
+    with (
+        pytest.raises(ConflictError, match="is not pinned"),
+        place.deployment.database.write() as session,
+    ):
+        pins.unpin(session, place.deployment.clock, [first.id])
 
 
 @pytest.mark.parametrize(

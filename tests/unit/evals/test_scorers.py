@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from batchjobs.evals.answers import Answer
+from batchjobs.evals.answers import Answer, read_answer
 from batchjobs.evals.outcomes import Missing
 from batchjobs.evals.scorers import AnyScorer
 from batchjobs.evals.scorers.base import BaseScorer, Mark
@@ -244,8 +244,10 @@ def test_a_scorer_of_ones_own_gives_a_score_or_nothing(tmp_path: Path) -> None:
     )
     own = scorer("python", file=path, function="even")
     assert [mark(own, text).score for text in ("4", "3")] == [1, 0]
-    path.write_text("# changed")
-    assert own.signature() != scorer("python", file=tmp_path / "own.py").signature()
+    before = own.signature()
+    path.write_text("def even(fields, answer):\n    return answer.isdigit()\n")
+    assert [mark(own, text).score for text in ("4", "3")] == [1, 1]
+    assert own.signature() != before
 
 
 def likelihoods(*sums: float) -> Answer:
@@ -254,7 +256,8 @@ def likelihoods(*sums: float) -> Answer:
     choices = [context] + [
         {"tokens": ["a", "b", "c"], "token_logprobs": [None, -1.0, value]} for value in sums
     ]
-    return Answer(choices=[{"logprobs": one} for one in choices], finish_reason="length")
+    body = {"choices": [{"logprobs": one, "finish_reason": "length"} for one in choices]}
+    return read_answer({"response": {"status_code": 200, "body": body}})
 
 
 def test_choice_counts_characters_and_bytes_as_lm_evaluation_harness_does() -> None:
