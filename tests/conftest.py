@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import hypothesis
 
@@ -13,6 +14,10 @@ for name in [name for name in os.environ if name.startswith("BATCHJOBS_")]:
         del os.environ[name]
 
 os.environ["BATCHJOBS_CONFIG"] = ""  # no settings file
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As from a shell's `&`, and what tests start would inherit it, but not a handler.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
 
 # The same examples every time: a failure is of the change at hand.
 hypothesis.settings.register_profile("dependable", derandomize=True, deadline=None)

@@ -21,6 +21,7 @@ from batchjobs.evals import tables as _eval_tables  # noqa: F401  # they are in 
 from batchjobs.models import DEFAULT_TENANT, Base
 from batchjobs.notifications import tables as _notification_tables  # noqa: F401
 from batchjobs.schedules import tables as _schedule_tables  # noqa: F401
+from tests.support.counters import add_counters, set_value, value
 from tests.support.servers.postgres import KINDS
 
 WAIT_SECONDS = 30
@@ -39,21 +40,9 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def database(empty_url: str) -> Iterator[Database]:
     opened = Database.open(empty_url)
     opened.upgrade()
-    with opened.write() as session:
-        session.execute(text("CREATE TABLE counters (name VARCHAR(8) PRIMARY KEY, value INTEGER)"))
-        session.execute(text("INSERT INTO counters VALUES ('a', 0)"))
+    add_counters(opened, "a")
     yield opened
     opened.close()
-
-
-def value(database: Database) -> int:
-    with database.read() as session:
-        return int(session.execute(text("SELECT value FROM counters")).scalar_one())
-
-
-def set_value(database: Database, wanted: int) -> None:
-    with database.write() as session:
-        session.execute(text("UPDATE counters SET value = :wanted"), {"wanted": wanted})
 
 
 def tables(url: str) -> set[str]:

@@ -22,8 +22,6 @@ from batchjobs.settings import Settings
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
-KILLS = 6
-LINES = 120
 SUBJECTS = ("the sea", "bread", "7 x 6", "Lisbon", "a cat", "iron", "the year 1900", "tea")
 
 
@@ -117,9 +115,14 @@ def home(tmp_path: Path, default_model: Path) -> Path:
     return tmp_path / "home"
 
 
-def test_six_kills_lose_nothing_and_double_nothing(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kills", "count"), [(3, 60), pytest.param(6, 120, marks=pytest.mark.slow)]
+)
+def test_kills_lose_nothing_and_double_nothing(
+    home: Path, tmp_path: Path, kills: int, count: int
+) -> None:
     source = tmp_path / "in.jsonl"
-    source.write_text("\n".join(request_line(number) for number in range(LINES)))
+    source.write_text("\n".join(request_line(number) for number in range(count)))
     whole = [tmp_path / "whole.jsonl", tmp_path / "whole-errors.jsonl"]
     copies = ("-o", str(whole[0]), "--errors", str(whole[1]))
     with command(home, "submit", str(source), *copies) as process:
@@ -129,7 +132,7 @@ def test_six_kills_lose_nothing_and_double_nothing(home: Path, tmp_path: Path) -
     job_id = json.loads(must_run(home, "submit", str(source), "--detach", "--json", **EAGER))["id"]
     chance = random.Random(20261130)
     kept: list[tuple[int, int]] = []
-    for kill in range(KILLS):
+    for kill in range(kills):
         with command(home, "resume", job_id, **EAGER) as process:
             if kill % 3:
                 wait_for_parts(home, process, 2)
@@ -140,17 +143,17 @@ def test_six_kills_lose_nothing_and_double_nothing(home: Path, tmp_path: Path) -
         now = parts(home)
         assert now[: len(kept)] == kept, "a committed part changed or went away"
         kept = now
-    assert 10 < sum(lines for _, lines in kept) < LINES
+    assert 10 < sum(lines for _, lines in kept) < count
 
     mended = [tmp_path / "mended.jsonl", tmp_path / "mended-errors.jsonl"]
     must_run(home, "resume", job_id, "-o", str(mended[0]), "--errors", str(mended[1]))
     finished = [r["custom_id"] for path in mended for r in records(path)]
-    assert sorted(finished) == sorted(f"line-{number}" for number in range(LINES))
+    assert sorted(finished) == sorted(f"line-{number}" for number in range(count))
     assert [r["custom_id"] for r in records(mended[0])] == [
         r["custom_id"] for r in records(whole[0])
     ]
     assert answers(mended[0]) == answers(whole[0])
-    assert len(records(mended[1])) == len(records(whole[1])) == 8
+    assert len(records(mended[1])) == len(records(whole[1])) == len(range(0, count, 17))
 
 
 def test_a_killed_run_of_embeddings_goes_on(tmp_path: Path, embedding_model: Path) -> None:

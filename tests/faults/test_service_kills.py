@@ -41,7 +41,6 @@ from tests.support.servers.stack import Stack, service_stack
 
 LINES = 300
 JOBS = 3
-KILLS = 6
 WAIT_SECONDS = 120
 STOP_SECONDS = 25
 EAGER = {
@@ -92,7 +91,10 @@ def _told(record: dict[str, Any]) -> Any:
     return record["custom_id"], choice["finish_reason"], len(choice["message"]["content"])
 
 
-def test_killed_workers_and_broker_lose_and_double_nothing(tmp_path: Path, stack: Stack) -> None:
+@pytest.mark.parametrize("kills", [4, pytest.param(8, marks=pytest.mark.slow)])
+def test_killed_workers_and_broker_lose_and_double_nothing(
+    tmp_path: Path, stack: Stack, kills: int
+) -> None:
     settings = {**stack.settings, **EAGER}
     home = tmp_path / "home"
     data = jsonl(*(chat(number) for number in range(LINES)))
@@ -107,12 +109,12 @@ def test_killed_workers_and_broker_lose_and_double_nothing(tmp_path: Path, stack
         workers = [alive.enter_context(service_worker(home, "fake", **settings)) for _ in range(2)]
         batches = [_create(client, data) for _ in range(JOBS)]
         chance = random.Random(20261130)
-        for number in range(KILLS):
+        for number in range(kills):
             wait_until(lambda: _held(deployment) > 0, "nobody claims")
             time.sleep(chance.uniform(0, 1))
             workers[number % 2].send_signal(signal.SIGKILL)
             workers[number % 2].wait()
-            if number == KILLS // 2:
+            if number == kills // 2:
                 stack.valkey.kill()
                 stack.valkey.start()
             workers[number % 2] = alive.enter_context(service_worker(home, "fake", **settings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from executor.build import ReadyEngine, build_engine
 from executor.forecast import Forecast
 from executor.loading import Checkpoint
-from executor.request import Request, SamplingParams
+from executor.request import Choice, Request, SamplingParams
 from executor.settings import EngineSettings
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
@@ -55,18 +56,59 @@ def prompts(default_model: Path) -> list[tuple[int, ...]]:
 
 
 @pytest.fixture(scope="module")
-def expected(default_model: Path, prompts: list[tuple[int, ...]]) -> list[list[int]]:
-    """What `generate` appends to each prompt, end of sequence included."""
-    model = AutoModelForCausalLM.from_pretrained(default_model, dtype=torch.float32)
-    return [
-        model.generate(
-            torch.tensor([prompt]),
-            attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
-            do_sample=False,
-            max_new_tokens=NEW_TOKENS,
-        )[0, len(prompt) :].tolist()
-        for prompt in prompts
+def reference(default_model: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(default_model, dtype=torch.float32)
+
+
+@pytest.fixture(scope="module")
+def expected(
+    default_model: Path, reference: Any, prompts: list[tuple[int, ...]]
+) -> list[list[int]]:
+    """What `generate` appends to each prompt, end of sequence included.
+
+    The engine guesses, and the reference has to confirm every token of it: that takes one pass a
+    prompt, where `generate` makes one a token.
+    """
+    ready = build(default_model)
+    eos = ready.tokenizer.eos_token_ids
+    found = []
+    for prompt, guess in zip(prompts, greedily(ready, prompts), strict=True):
+        told = confirmed(reference, prompt, guess.token_ids, eos)
+        found.append(generated(reference, prompt) if told is None else told)
+    return found
+
+
+def confirmed(
+    reference: Any, prompt: tuple[int, ...], guess: tuple[int, ...], eos: Set[int]
+) -> list[int] | None:
+    """The guess and its end, if each token is the likeliest after those before it."""
+    with torch.inference_mode():
+        logits = reference(torch.tensor([prompt + guess])).logits[0, len(prompt) - 1 :]
+    *likeliest, after = logits.argmax(dim=-1).tolist()
+    is_ended = len(guess) == NEW_TOKENS or after in eos
+    if tuple(likeliest) != guess or not is_ended or not eos.isdisjoint(guess):
+        return None
+    return [*likeliest, after][:NEW_TOKENS]
+
+
+def generated(reference: Any, prompt: tuple[int, ...]) -> list[int]:
+    tokens: list[int] = reference.generate(
+        torch.tensor([prompt]),
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
+        do_sample=False,
+        max_new_tokens=NEW_TOKENS,
+    )[0, len(prompt) :].tolist()
+    return tokens
+
+
+def greedily(ready: ReadyEngine, prompts: Sequence[tuple[int, ...]]) -> list[Choice]:
+    sampling = SamplingParams(temperature=0, max_tokens=NEW_TOKENS)
+    requests = [
+        Request(id=str(i), prompt_token_ids=prompt, sampling=sampling)
+        for i, prompt in enumerate(prompts)
     ]
+    found = {c.request_id: c.choices[0] for c in ready.engine.run(requests)}
+    return [found[request.id] for request in requests]
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +120,15 @@ def admission_without_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
 def build(folder: Path, **settings: Any) -> ReadyEngine:
     options = {"device": "cpu", "dtype": "float32", **settings}
     return build_engine(Checkpoint(source=str(folder)), EngineSettings(**options))
+
+
+@pytest.mark.parametrize(
+    "every", [pytest.param(1, marks=pytest.mark.slow, id="all"), pytest.param(9, id="some")]
+)
+def test_confirmed_guesses_are_what_generate_appends(
+    reference: Any, prompts: list[tuple[int, ...]], expected: list[list[int]], every: int
+) -> None:
+    assert [generated(reference, prompt) for prompt in prompts[::every]] == expected[::every]
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -94,17 +145,11 @@ def test_greedy_tokens_equal_generate(
     if name == "guessing at every step":
         monkeypatch.setattr("executor.speculation.needed_rate", lambda cost, share, context: 0.0)
     ready = build(default_model, **CONFIGURATIONS[name])
-    sampling = SamplingParams(temperature=0, max_tokens=NEW_TOKENS)
-    requests = [
-        Request(id=str(i), prompt_token_ids=prompt, sampling=sampling)
-        for i, prompt in enumerate(prompts[:count])
-    ]
-    answers = {c.request_id: c.choices[0] for c in ready.engine.run(requests)}
     eos = ready.tokenizer.eos_token_ids
-    for i in range(count):
+    for i, answer in enumerate(greedily(ready, prompts[:count])):
         without_end = [token for token in expected[i] if token not in eos]
-        assert list(answers[str(i)].token_ids) == without_end, PROMPTS[i]
-        assert answers[str(i)].generated_tokens == len(expected[i])
+        assert list(answer.token_ids) == without_end, PROMPTS[i]
+        assert answer.generated_tokens == len(expected[i])
     metrics = ready.engine.metrics
     assert (metrics.num_preemptions_total > 0) == (name == "preempting")
     if name == "guessing at every step":

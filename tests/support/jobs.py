@@ -27,6 +27,7 @@ from batchjobs.settings import Settings
 from batchjobs.shard_lines import read_shard
 from batchjobs.store.layout import part_key
 from batchjobs.wire import failure_line, success_line
+from tests.support.tables import lay_tables
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ENDPOINT = "/v1/chat/completions"
@@ -36,8 +37,9 @@ LEASE_SECONDS = 60.0
 
 def open_deployment(home: Path, **settings: Any) -> Deployment:
     """A deployment whose clock stands at `START` until a test moves it."""
-    opened = Deployment.open(Settings.load(home=home, **settings))
-    return replace(opened, clock=ManualClock(START))
+    loaded = Settings.load(home=home, **settings)
+    lay_tables(loaded)
+    return replace(Deployment.open(loaded), clock=ManualClock(START))
 
 
 def clock_of(deployment: Deployment) -> ManualClock:

@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from batchjobs.db import REVISION, Database, migrations_dir
 from batchjobs.errors import DatabaseError
+from tests.support.counters import add_counters, set_value, value
 from tests.support.disk import file_size_limit
 
 
@@ -25,21 +26,9 @@ def path(tmp_path: Path) -> Path:
 def database(path: Path) -> Iterator[Database]:
     opened = Database.open(f"sqlite:///{path}")
     opened.upgrade()
-    with opened.write() as session:
-        session.execute(text("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)"))
-        session.execute(text("INSERT INTO counters VALUES ('a', 0)"))
+    add_counters(opened, "a")
     yield opened
     opened.close()
-
-
-def value(database: Database) -> int:
-    with database.read() as session:
-        return int(session.execute(text("SELECT value FROM counters")).scalar_one())
-
-
-def set_value(database: Database, wanted: int) -> None:
-    with database.write() as session:
-        session.execute(text("UPDATE counters SET value = :wanted"), {"wanted": wanted})
 
 
 def test_writers_that_read_first_lose_no_update(database: Database) -> None:

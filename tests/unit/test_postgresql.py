@@ -14,6 +14,7 @@ from batchjobs import db
 from batchjobs.db import Database, hold_lock
 from batchjobs.errors import DatabaseError, UsageError
 from batchjobs.settings import Settings
+from tests.support.counters import add_counters, value
 from tests.support.servers.postgres import wait_for_waiter
 
 SECRET = "tell-nobody"
@@ -22,20 +23,9 @@ SECRET = "tell-nobody"
 @pytest.fixture
 def database(postgres_url: str) -> Iterator[Database]:
     opened = Database.open(postgres_url)
-    with opened.write() as session:
-        session.execute(text("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)"))
-        session.execute(text("INSERT INTO counters VALUES ('a', 0), ('b', 0)"))
+    add_counters(opened, "a", "b")
     yield opened
     opened.close()
-
-
-def value(database: Database, name: str = "a") -> int:
-    with database.read() as session:
-        return int(
-            session.execute(
-                text("SELECT value FROM counters WHERE name = :name"), {"name": name}
-            ).scalar_one()
-        )
 
 
 def increment(session: Session, name: str = "a") -> None:

@@ -252,15 +252,15 @@ def test_every_route_stands_in_a_table(app: FastAPI) -> None:
     assert set(routes_of(app.routes)) == {*NAMING, *NAMELESS, *of_the_page}
 
 
-@pytest.mark.parametrize("route", NAMING, ids=" ".join)
-def test_what_is_anothers_is_as_what_never_was(world: World, route: tuple[str, str]) -> None:
-    kind, asks = NAMING[route]
+def test_what_is_anothers_is_as_what_never_was(world: World, subtests: pytest.Subtests) -> None:
     before = everything_of(world.owner)
-    for ask in asks:
-        never = told(ask(world.stranger, NEVER[kind]), NEVER[kind])
-        for name in world.ids[kind]:
-            assert told(ask(world.stranger, name), name) == never
-    assert everything_of(world.owner) == before
+    for route, (kind, asks) in NAMING.items():
+        with subtests.test(" ".join(route)):
+            for ask in asks:
+                never = told(ask(world.stranger, NEVER[kind]), NEVER[kind])
+                for name in world.ids[kind]:
+                    assert told(ask(world.stranger, name), name) == never
+            assert everything_of(world.owner) == before
 
 
 def test_lists_of_a_stranger_are_empty(world: World) -> None:
@@ -316,22 +316,22 @@ def test_keys_of_one_tenant_open_the_same(app: FastAPI, world: World) -> None:
         assert world.owner.get(f"/v1/files/{file_id}/content").content.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("route", NEEDING_A_KEY, ids=" ".join)
 def test_request_without_a_key_is_refused_before_anything_else(
-    app: FastAPI, world: World, route: tuple[str, str]
+    app: FastAPI, world: World, subtests: pytest.Subtests
 ) -> None:
-    method, path = route
     anybody = TestClient(app, raise_server_exceptions=False)
     before = everything_of(world.owner)
-    replies = [
-        anybody.request(method, re.sub(r"\{.*\}", name, path), content=b"not JSON")
-        for name in (*NEVER.values(), *world.ids["file"], *world.ids["batch"], MODEL)
-    ]
-    assert {reply.status_code for reply in replies} == {401}
-    assert {reply.headers["www-authenticate"] for reply in replies} == {"Bearer"}
-    assert len({reply.text for reply in replies}) == 1
-    assert set(replies[0].json()["error"]) == {"message", "type", "param", "code"}
-    assert everything_of(world.owner) == before
+    for method, path in NEEDING_A_KEY:
+        with subtests.test(f"{method} {path}"):
+            replies = [
+                anybody.request(method, re.sub(r"\{.*\}", name, path), content=b"not JSON")
+                for name in (*NEVER.values(), *world.ids["file"], *world.ids["batch"], MODEL)
+            ]
+            assert {reply.status_code for reply in replies} == {401}
+            assert {reply.headers["www-authenticate"] for reply in replies} == {"Bearer"}
+            assert len({reply.text for reply in replies}) == 1
+            assert set(replies[0].json()["error"]) == {"message", "type", "param", "code"}
+            assert everything_of(world.owner) == before
 
 
 @pytest.mark.parametrize("route", NEEDING_NO_KEY, ids=" ".join)

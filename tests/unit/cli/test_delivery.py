@@ -29,7 +29,7 @@ def test_a_copy_takes_the_place_of_what_was_there(home: Path, tmp_path: Path) ->
 
 
 def test_a_copy_that_fails_leaves_what_was_there(home: Path, tmp_path: Path) -> None:
-    job_id = finished_job(home, 2000)
+    job_id = finished_job(home, 500)
     target = tmp_path / "out" / "out.jsonl"
     target.parent.mkdir()
     target.write_text("old")
