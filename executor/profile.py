@@ -25,9 +25,9 @@ class Part(StrEnum):
     MODEL = "rest of the model"
     SAMPLING = "sampling"
     COMMIT = "commit and detokenise"
-    REQUESTS = "waiting for requests"
+    REQUESTS = "tokenising, waited for"
     """Reading and tokenising them."""
-    CALLER = "between steps"
+    CALLER = "I/O between steps"
     """Results, checkpoints, and whatever else the caller does."""
 
 

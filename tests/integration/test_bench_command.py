@@ -122,7 +122,7 @@ def test_a_profiled_job_ends_with_where_its_time_went() -> None:
     write_lines(Path("own.jsonl"), 6)
     done = run("submit", "own.jsonl", "--profile")
     assert done.exit_code == Exit.DONE
-    for words in ("slots, busy on average", "attention", "linears", "waiting for requests"):
+    for words in ("slots, busy on average", "attention", "linears", "tokenising, waited for"):
         assert words in done.stdout
 
 
@@ -132,7 +132,7 @@ def test_a_profiled_worker_shows_it_too() -> None:
     assert run("submit", "own.jsonl", "--detach").exit_code == Exit.DONE
     done = run("worker", "--once", "--profile")
     assert done.exit_code == Exit.DONE
-    assert "between steps" in done.stdout
+    assert "I/O between steps" in done.stdout
     assert "slots, busy on average" not in done.stdout
 
 

@@ -51,7 +51,7 @@ def suite(
         found, has_older = runs.page(
             session, limit=PAGE_RUNS, after=after, suite=suite, model=model
         )
-        pinned = {run.id for run in pins.pinned(session, suite)}
+        pinned = {run.id: run.model for run in pins.pinned(session, suite)}
         curves = [] if after else _curves(session, bands, chosen)
         now = deployment.clock.now(session)
     rows = [RunRow(run=run, is_pinned=run.id in pinned) for run in found]
@@ -67,7 +67,7 @@ def suite(
         curves=curves,
         rows=rows,
         pair=_pair(rows),
-        pinned=len(pinned),
+        baselines=Counter(of for of in pinned.values() if model in (None, of)),
         is_newest=after is None,
         older=f"?{urlencode({k: v for k, v in older.items() if v})}" if older else None,
         now=now,

@@ -71,6 +71,19 @@ def test_suites_are_listed_with_their_latest_verdicts(
     assert f'href="/evals/runs/{worst.id}" title="worse, ' in page
 
 
+def test_suite_tells_the_baseline_of_each_model(
+    client: TestClient, made: dict[str, list[str]]
+) -> None:
+    assert made["baseline"]
+    every = words(client.get("/evals/suites/arithmetic").text)
+    one, other = (f"The baseline of {model} is 3 pinned runs." for model in MODELS[:2])
+    assert one in every
+    assert other in every
+    said = words(client.get(f"/evals/suites/arithmetic?model={MODELS[0]}").text)
+    assert one in said
+    assert other not in said
+
+
 def test_page_without_runs_says_how_to_make_a_baseline(fresh: Deployment) -> None:
     said = words(TestClient(create_app(fresh)).get("/evals").text)
     assert "No eval runs yet." in said
