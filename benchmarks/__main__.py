@@ -36,7 +36,8 @@ def main(arguments: list[str] | None = None) -> None:
         for record in grow(options.growth, setup, most_tokens=options.most_tokens):
             sys.stdout.write(
                 f"{record['requests']:,} requests: {record['wall_ms_per_request']:.1f} ms each,"
-                f" {record['peak_rss_mib']:,.0f} MiB at most\n"
+                f" {record['peak_rss_mib']:,.0f} MiB at most,"
+                f" {record['rss_before_mib']:,.0f} of them before the first\n"
             )
         return
     _measure(options, setup)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import psutil
 from serve import Peer, Tokens, Workload, serve
 
 from batchjobs import __version__
@@ -29,6 +30,7 @@ def load(options: dict[str, Any]) -> Peer:
     wait_for_memory()
 
     def answer(workload: Workload) -> tuple[Tokens, dict[str, Any]]:
+        before = psutil.Process().memory_info().rss
         recorder.begin()
         started = time.perf_counter()
         done = {c.request_id: list(c.choices[0].token_ids) for c in engine.run(_requests(workload))}
@@ -37,6 +39,7 @@ def load(options: dict[str, Any]) -> Peer:
         peak = measure_peak()
         figures: dict[str, Any] = {
             "wall_s": wall,
+            "rss_before_mib": before / (1 << 20),
             "sgemm_best_gflops": peak.flops / 1e9,
             "sgemm_median_gflops": peak.median_flops / 1e9,
             "read_gbytes_per_second": peak.bandwidth / 1e9,

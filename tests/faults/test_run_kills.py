@@ -143,7 +143,7 @@ def test_kills_lose_nothing_and_double_nothing(
         now = parts(home)
         assert now[: len(kept)] == kept, "a committed part changed or went away"
         kept = now
-    assert 10 < sum(lines for _, lines in kept) < count
+    assert 4 <= sum(lines for _, lines in kept) < count  # two of three kills wait for two parts
 
     mended = [tmp_path / "mended.jsonl", tmp_path / "mended-errors.jsonl"]
     must_run(home, "resume", job_id, "-o", str(mended[0]), "--errors", str(mended[1]))
