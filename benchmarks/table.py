@@ -45,11 +45,18 @@ def ratios(ours: list[Record], theirs: list[Record]) -> tuple[float, float, floa
     return _median(theirs) / _median(ours), min(pairs), max(pairs)
 
 
+def _shares(ours: list[Record]) -> Iterator[str]:
+    """By torch's own products, and by those with packed weights."""
+    for key in ("share_of_roofline", "packed_share"):
+        shares = [record[key] for record in ours if key in record]
+        if shares:
+            yield f"{statistics.median(shares):.0%}"
+
+
 def _row(workload: str, peer: str, ours: list[Record], theirs: list[Record]) -> str:
     ratio, least, most = ratios(ours, theirs)
     same = min(record["equal_answers"] for record in theirs)
-    shares = [r["share_of_roofline"] for r in ours if "share_of_roofline" in r]
-    share = f"{statistics.median(shares):.0%}" if shares else "–"
+    share = ", ".join(_shares(ours)) or "–"
     load = max(record["load1"] for record in (*ours, *theirs))
     cells = (
         workload,

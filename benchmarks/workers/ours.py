@@ -48,6 +48,9 @@ def load(options: dict[str, Any]) -> Peer:
         if recorder.tally is not None:
             figures["flops"] = recorder.tally.flops
             figures["share_of_roofline"] = recorder.tally.share_of_roofline(peak, wall)
+            if (packed := peak.with_packed_weights) is not None:
+                figures["packed_best_gflops"] = packed.flops / 1e9
+                figures["packed_share"] = recorder.tally.share_of_roofline(packed, wall)
         if loaded.profile is not None:
             spent = loaded.profile.report()
             figures["profile"] = {part.name: part.seconds for part in spent.parts}
