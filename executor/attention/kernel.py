@@ -252,7 +252,7 @@ def attention_kernel(group: int, key_size: int, value_size: int, width: int) -> 
                                     scores.ctypes.data + 4 * (done * strip + i), 1, strip,
                                     at + 4 * d, value_size, part, sums, value_size,
                                     sums, value_size,
-                                    zeros.ctypes.data, 0,
+                                    fetched + step * TILE * (block * value_size + d) // strip, step,
                                     used * (block + 1) // blocks - i, together, 2, wide,
                                 )  # fmt: skip
                         done += part
