@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 
 import hypothesis
+import pytest
 
 from executor.threads import yield_when_idle
 
@@ -30,3 +32,9 @@ pytest_plugins = [
     "tests.support.servers.postgres",
     "tests.support.servers.valkey",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """The same pauses every time, where the product spreads them by chance."""
+    random.seed(0)

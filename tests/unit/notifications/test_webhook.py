@@ -11,6 +11,7 @@ from openai.types.webhooks import BatchCompletedWebhookEvent
 from sqlalchemy import select
 
 from batchjobs.deployment import Deployment
+from batchjobs.notifications.backoff import JITTER, PAUSES
 from batchjobs.notifications.office import Office
 from batchjobs.notifications.tables import Channel, Delivery, Event
 from batchjobs.queue import events, jobs
@@ -117,7 +118,8 @@ def test_pauses_grow_and_end(deployment: Deployment, receiver: Receiver) -> None
             began.advance(due - began.now(session))
     assert len(receiver.received) == 10
     assert pauses == sorted(pauses)
-    assert 4 <= pauses[0] <= 6
+    for pause, planned in zip(pauses, PAUSES, strict=True):
+        assert abs(pause - planned) <= planned * JITTER + 1
     assert 70 * HOUR < timedelta(seconds=sum(pauses)) < 84 * HOUR
     delivery = delivery_of(deployment, event_id)
     assert delivery.given_up_at is not None
