@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from executor.attention.base import PackedBatch
 
-MIN_ROWS = 8
+MIN_ROWS = 4
 MIN_TOKENS = 64
 """From how many rows and shared tokens on it pays."""
 

@@ -62,10 +62,9 @@ class CpuAttention:
                 shared_prefixes(batch, block_size) if cascade else [],
                 block_size=block_size,
                 cutting=cutting,
-                numbers_per_state=kv_heads * group * (value_size + 2),
             )
 
-        kind = options.window, cascade, cutting, value_size
+        kind = options.window, cascade, cutting
         plan: Plan = batch.once(("units", kind), make)
         return plan
 
@@ -82,14 +81,13 @@ def _call(
         query = query.contiguous()
     # Held until the kernel has run: it is given addresses only.
     sinks = None if options.sinks is None else options.sinks.detach().float().contiguous()
-    for units in plan.calls:
-        given = units.given
-        given.query = query.data_ptr()
-        given.query_row, given.query_head, _ = query.stride()
-        given.output = output.data_ptr()
-        given.keys, given.values = layer.keys.data_ptr(), layer.values.data_ptr()
-        _, given.kv_heads, given.block_size, _ = layer.keys.shape
-        given.sinks = 0 if sinks is None else sinks.data_ptr()
-        given.scale, given.softcap = options.scale, options.softcap or 0
-        units.counter.value = 0
-        run_together(kernel, ctypes.addressof(given))
+    given = plan.given
+    given.query = query.data_ptr()
+    given.query_row, given.query_head, _ = query.stride()
+    given.output = output.data_ptr()
+    given.keys, given.values = layer.keys.data_ptr(), layer.values.data_ptr()
+    _, given.kv_heads, given.block_size, _ = layer.keys.shape
+    given.sinks = 0 if sinks is None else sinks.data_ptr()
+    given.scale, given.softcap = options.scale, options.softcap or 0
+    plan.counter.value = 0
+    run_together(kernel, ctypes.addressof(given))

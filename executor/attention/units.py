@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from executor.attention.base import PackedBatch
 from executor.attention.cascade import SharedPrefix
-from executor.attention.kernel import Arguments
+from executor.attention.kernel import EVERY_TOKEN, Arguments
 
 Ints = NDArray[np.int64]
 
@@ -33,7 +32,22 @@ class Cutting:
     threads: int
 
     def pieces(self, rows: int) -> int:
+        """Into how many units rows are cut that go all the way together."""
         return 1 if rows == 1 else _fewest_strips(self, rows)
+
+    def group_pieces(self, rows: int, groups: int) -> int:
+        """The same for rows that go on alone, where there are so many groups of such.
+
+        As few as give every thread the same number of units: each reads what is shared anew.
+        """
+        step = self.threads // math.gcd(self.threads, self.kv_heads * groups)
+        fewest, most = self.bounds(rows)
+        return min(-(-fewest // step) * step, most)
+
+    def bounds(self, rows: int) -> tuple[int, int]:
+        """Units no larger than they may be, and no more of them than there are full strips."""
+        fewest = -(-rows // self.most_rows)
+        return fewest, max(fewest, -(-rows * self.group // self.strip))
 
 
 _PIECE_OVERHEAD = 0.1
@@ -52,13 +66,12 @@ def _fewest_strips(cutting: Cutting, rows: int) -> int:
         shared = (total + _PIECE_OVERHEAD * pieces) * cutting.kv_heads / cutting.threads
         return shared + last_alone
 
-    fewest = -(-rows // cutting.most_rows)
-    most = max(fewest, -(-rows * cutting.group // cutting.strip))
+    fewest, most = cutting.bounds(rows)
     return min(range(fewest, min(most, rows) + 1), key=cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Units:
+class Plan:
     """One call of the kernel, the same in all layers of one kind.
 
     `given` holds the addresses of `kept`, which must outlive it.
@@ -70,59 +83,41 @@ class Units:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A step's calls, one after the other: what rows share, if anything, and their own."""
-
-    calls: tuple[Units, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """Of each row [T]: whose it is, from which token to which it attends, and its state's place."""
+    """Of each row [T]: whose it is, and from which token to which it attends."""
 
     sequences: Ints
     starts: Ints
     ends: Ints
-    places: Ints
-
-
-def plan_units(
-    batch: PackedBatch, window: int | None, shared: list[SharedPrefix], *,
-    block_size: int, cutting: Cutting, numbers_per_state: int,
-) -> Plan:  # fmt: skip
-    """Divide a step's rows into units.
-
-    Args:
-        numbers_per_state: that a row leaves for later, of all heads together.
-    """
-    rows = _rows(batch, window)
-    own = _divided(batch, cutting)
-    if not shared:
-        return Plan(calls=(_units(batch, rows, own, None, leaves=False),))
-    rows, groups = _split_off(rows, shared, block_size)
-    states = torch.empty(sum(map(len, groups)) * numbers_per_state)
-    before = _Rows(
-        sequences=rows.sequences,
-        starts=np.zeros_like(rows.starts),
-        ends=rows.starts,
-        places=rows.places,
-    )
-    together = _joined([_cut(group, cutting) for group in groups])
-    return Plan(
-        calls=(
-            _units(batch, before, together, states, leaves=True),
-            _units(batch, rows, own, states, leaves=False),
-        )
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Division:
-    """Units [U], each `counts` of `members` from `firsts` on."""
+    """Units [U], each `counts` of `members` from `firsts` on.
+
+    Its rows attend together up to the token `shared`, and from there on each by itself.
+    """
 
     members: Ints
     firsts: Ints
     counts: Ints
+    shared: Ints
+
+
+def plan_units(
+    batch: PackedBatch, window: int | None, shared: list[SharedPrefix], *,
+    block_size: int, cutting: Cutting,
+) -> Plan:  # fmt: skip
+    """Divide a step's rows into units."""
+    rows = _rows(batch, window)
+    grouped = [s for prefix in shared for s in prefix.sequences]
+    alone = np.delete(np.arange(len(batch.query_lens)), grouped)
+    divisions = [_divided(batch, alone, cutting)]
+    for prefix in shared:
+        group = np.flatnonzero(np.isin(rows.sequences, prefix.sequences))
+        pieces = cutting.group_pieces(len(group), len(shared))
+        divisions.append(_cut(group, pieces, len(prefix.blocks) * block_size))
+    return _plan(batch, rows, _joined(divisions))
 
 
 def _rows(batch: PackedBatch, window: int | None) -> _Rows:
@@ -131,42 +126,33 @@ def _rows(batch: PackedBatch, window: int | None) -> _Rows:
     behind = np.arange(len(sequences)) - np.repeat(np.array(batch.query_starts), counts)
     ends = np.repeat(contexts - counts + 1, counts) + behind
     starts = np.zeros_like(ends) if window is None else np.maximum(ends - window, 0)
-    return _Rows(sequences=sequences, starts=starts, ends=ends, places=np.full_like(ends, -1))
+    return _Rows(sequences=sequences, starts=starts, ends=ends)
 
 
-def _split_off(
-    rows: _Rows, shared: list[SharedPrefix], block_size: int
-) -> tuple[_Rows, list[Ints]]:
-    """The rows as they go on behind what they share, and the rows of each group."""
-    groups, total = [], 0
-    starts, places = rows.starts.copy(), rows.places.copy()
-    for prefix in shared:
-        group = np.flatnonzero(np.isin(rows.sequences, prefix.sequences))
-        starts[group] = len(prefix.blocks) * block_size
-        places[group] = np.arange(total, total + len(group))
-        total += len(group)
-        groups.append(group)
-    return _Rows(sequences=rows.sequences, starts=starts, ends=rows.ends, places=places), groups
-
-
-def _divided(batch: PackedBatch, cutting: Cutting) -> _Division:
+def _divided(batch: PackedBatch, sequences: Ints, cutting: Cutting) -> _Division:
     """Every sequence's rows in units of about the same size."""
     starts, counts = np.array(batch.query_starts), np.array(batch.query_lens)
-    pieces = np.array([cutting.pieces(count) for count in batch.query_lens])
-    sequence = np.repeat(np.arange(len(counts)), pieces)
+    pieces = np.array([cutting.pieces(counts[s]) for s in sequences], dtype=np.int64)
+    sequence = np.repeat(sequences, pieces)
+    pieces_of = np.repeat(pieces, pieces)
     piece = np.arange(len(sequence)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    begins = counts[sequence] * piece // pieces[sequence]
-    ends = counts[sequence] * (piece + 1) // pieces[sequence]
+    begins = counts[sequence] * piece // pieces_of
+    ends = counts[sequence] * (piece + 1) // pieces_of
+    sizes = ends - begins
     return _Division(
-        members=np.arange(counts.sum()), firsts=starts[sequence] + begins, counts=ends - begins
+        members=np.arange(counts.sum()),
+        firsts=starts[sequence] + begins,
+        counts=sizes,
+        shared=np.where(sizes > 1, EVERY_TOKEN, 0),
     )
 
 
-def _cut(group: Ints, cutting: Cutting) -> _Division:
+def _cut(group: Ints, pieces: int, shared: int) -> _Division:
     """The rows of one group in units of about the same size."""
-    pieces = cutting.pieces(len(group))
     edges = len(group) * np.arange(pieces + 1) // pieces
-    return _Division(members=group, firsts=edges[:-1], counts=np.diff(edges))
+    return _Division(
+        members=group, firsts=edges[:-1], counts=np.diff(edges), shared=np.full(pieces, shared)
+    )
 
 
 def _joined(divisions: list[_Division]) -> _Division:
@@ -175,6 +161,7 @@ def _joined(divisions: list[_Division]) -> _Division:
         members=np.concatenate([d.members for d in divisions]),
         firsts=np.concatenate([d.firsts + n for d, n in zip(divisions, before, strict=False)]),
         counts=np.concatenate([d.counts for d in divisions]),
+        shared=np.concatenate([d.shared for d in divisions]),
     )
 
 
@@ -182,30 +169,25 @@ _UNIT_OVERHEAD = 3
 """Rows whose arithmetic takes as long as reading the keys and values of a unit."""
 
 
-def _units(
-    batch: PackedBatch, rows: _Rows, division: _Division, states: Tensor | None, *, leaves: bool
-) -> Units:
+def _plan(batch: PackedBatch, rows: _Rows, division: _Division) -> Plan:
     last = division.members[division.firsts + division.counts - 1]
     cost = (division.counts + _UNIT_OVERHEAD) * (rows.ends[last] - rows.starts[last])
     arrays = {
         "order": np.argsort(-cost, kind="stable"),
         "firsts": division.firsts,
         "counts": division.counts,
+        "shared": division.shared,
         "members": division.members,
         "sequences": rows.sequences,
         "starts": rows.starts,
         "ends": rows.ends,
         "tables": batch.block_tables.numpy(),
     }
-    if states is not None:
-        arrays["places"] = rows.places
     counter = ctypes.c_int64()
     given = Arguments(
         units=len(division.counts),
         table_width=batch.block_tables.shape[1],
-        states=0 if states is None else states.data_ptr(),
-        leaves=leaves,
         counter=ctypes.addressof(counter),
         **{name: array.ctypes.data for name, array in arrays.items()},
     )
-    return Units(given=given, counter=counter, kept=(arrays, states))
+    return Plan(given=given, counter=counter, kept=(arrays,))

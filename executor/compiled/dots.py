@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils
+from numba.core import cgutils, types
 
 from executor.compiled.emit import (
     CACHE_LINE,
@@ -122,6 +122,24 @@ def _emit_mix(
                     builder.store(fma(builder, spread, loaded[part], total), sums[g, part])
         for at, place in places.items():
             store(builder, builder.load(sums[at]), mixed, place)
+
+
+@emitter
+def scale(typing: Any, source: Any, factor: Any, target: Any, size: Any, width: Any) -> Any:
+    """target = factor * source, for `size` numbers, a multiple of the vector's `width`.
+
+    Addresses of float32, which may be the same; the last two are literals.
+    """
+    count, lanes = size.literal_value, width.literal_value
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        of, to = pointers(builder, [arguments[0], arguments[2]])
+        spread = broadcast(builder, arguments[1], lanes)
+        for d in range(0, count, lanes):
+            store(builder, builder.fmul(spread, load(builder, of, d, lanes)), to, d)
+        return nothing()
+
+    return types.boolean(types.int64, types.float32, types.int64, size, width), generate
 
 
 def _sum_each(builder: Any, vectors: list[Any]) -> Any:

@@ -22,7 +22,7 @@ def revision() -> int:
     nothing of what is compiled into it: a kernel has this number among them. It must have no
     functions around it, with which it would never be found again.
     """
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    files = sorted(Path(__file__).parent.rglob("*.py"))
     return crc32(b"".join(file.read_bytes() for file in files))
 
 
@@ -41,3 +41,9 @@ _kept: list[Any] = []
 def jit(function: Any) -> Any:
     """For what kernels call: compiled into them, free to reorder sums."""
     return numba.njit(fastmath=True, nogil=True, error_model="numpy", cache=True)(function)
+
+
+def inlined(function: Any) -> Any:
+    """The same, made part of a kernel before its types are known: sizes that the kernel hands on
+    stay literals, as `emit.emitter`s want them."""
+    return numba.njit(inline="always", error_model="numpy")(function)

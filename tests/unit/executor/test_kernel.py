@@ -105,6 +105,18 @@ def test_pieces_fill_their_strips_and_keep_all_threads_at_work() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rows", "groups", "threads", "expected"),
+    [(128, 1, 2, 2), (129, 1, 2, 4), (64, 2, 2, 1), (64, 1, 2, 2), (10, 1, 2, 1), (64, 1, 3, 1),
+     (64, 1, 64, 6)],
+)  # fmt: skip
+def test_groups_are_cut_for_every_thread_alike(
+    rows: int, groups: int, threads: int, expected: int
+) -> None:
+    cutting = Cutting(most_rows=64, group=3, strip=32, kv_heads=3, threads=threads)
+    assert cutting.group_pieces(rows, groups) == expected
+
+
+@pytest.mark.parametrize(
     ("sizes", "expected"),
     [((3, 8, 8, 8), {8}), ((3, 64, 64, 64), {8, 16}), ((3, 8, 6, 8), {None}),
      ((17, 64, 64, 64), {None}), ((1, 64, 64, 4), {None})],
