@@ -1,4 +1,4 @@
-"""Attention on CPU by the compiled kernel: no gather, no mask, no padding, a call or two a layer.
+"""Attention on CPU by the compiled kernel: no gather, no mask, no padding, a call a layer.
 
 What the kernel is not made for (number types, odd sizes) goes through torch.
 """
