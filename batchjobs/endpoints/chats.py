@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchjobs.endpoints.base import LineContext, Tokenizer
+from batchjobs.endpoints.base import Draft, LineContext, Tokenizer
 from batchjobs.endpoints.call_grammars import after_reasoning, answer_grammar, part_of
 from batchjobs.endpoints.fields import invalid_value
 from batchjobs.endpoints.function_calls import MARKERS, FunctionCall, find_calls
@@ -22,7 +22,8 @@ from batchjobs.endpoints.shapes import Shape
 from batchjobs.endpoints.templates import END_OF_THINK, THINK, CallSyntax, ChatTemplate
 from batchjobs.endpoints.tools import ToolUse
 from batchjobs.errors import InvalidRequestError
-from executor.request import Choice, FinishReason, Grammar
+from executor.prompts import PromptText
+from executor.request import Choice, FinishReason, Grammar, Request
 
 _SPECIAL = (*MARKERS, THINK, END_OF_THINK)
 _MISTRAL_ID_CHARS = 9
@@ -42,16 +43,15 @@ class ChatSettings:
 
     def render(
         self, messages: Sequence[dict[str, Any]], tokenizer: Tokenizer, *, param: str
-    ) -> list[int]:
-        """Token ids of the prompt; `param` is the body's word for the messages.
+    ) -> str:
+        """The prompt; `param` is the body's word for the messages.
 
-        Raises:
-            InvalidRequestError: the template refuses the messages, or makes nothing of them.
+        Raises InvalidRequestError when the template refuses them.
         """
         if self.template.syntax is CallSyntax.MISTRAL:
             messages = [_with_mistral_ids(message) for message in messages]
         try:
-            prompt = tokenizer.render_chat(
+            return tokenizer.render_chat(
                 messages,
                 tools=self.tools.definitions,
                 add_generation_prompt=self.add_generation_prompt,
@@ -60,18 +60,14 @@ class ChatSettings:
             )
         except ValueError as refusal:
             raise invalid_value(param, str(refusal)) from refusal
-        if not prompt:
-            raise invalid_value(param, "the model's chat template makes nothing of it.")
-        return prompt
 
-    def grammar(self, prompt: list[int], tokenizer: Tokenizer) -> Grammar | None:
+    def grammar(self, prompt: str, tokenizer: Tokenizer) -> Grammar | None:
         """What the answer to the prompt must be; None where it may be anything."""
         shape = None if self.shape is None else self.shape.grammar
         grammar = answer_grammar(self.tools, self.template.syntax, shape, tokenizer)
-        if grammar is None or not self.template.thinks or has_reasoned(prompt, tokenizer):
+        if grammar is None or not self.template.thinks or has_reasoned(prompt):
             return grammar
-        is_open = opens_with_reasoning(prompt, tokenizer)
-        return after_reasoning(grammar, tokenizer, is_open=is_open)
+        return after_reasoning(grammar, tokenizer, is_open=opens_with_reasoning(prompt))
 
     def grammar_fault(self, part: str, reason: str) -> InvalidRequestError:
         """The public API's error for a grammar of which this part cannot be used."""
@@ -98,6 +94,19 @@ class Turn:
         """As the public API has it: a call that was named in the request is `stop`."""
         called = self.calls and not self.told and choice.finish_reason is FinishReason.STOP
         return "tool_calls" if called else str(choice.finish_reason)
+
+
+def draft_of(prompt: str, request: Callable[[list[int]], Request], *, param: str) -> Draft:
+    """Of a body with one prompt; `param` is the body's word for the messages it was made of."""
+
+    def finish(encoded: Sequence[list[int]]) -> list[Request]:
+        [token_ids] = encoded
+        if not token_ids:
+            raise invalid_value(param, "the model's chat template makes nothing of it.")
+        return [request(token_ids)]
+
+    # Templates write the special tokens that they want.
+    return Draft(prompts=[PromptText(text=prompt, special_tokens=False)], finish=finish)
 
 
 def read_turn(choice: Choice, settings: ChatSettings, tokenizer: Tokenizer) -> Turn:
@@ -148,7 +157,7 @@ def _opens(settings: ChatSettings, tokenizer: Tokenizer) -> bool:
         prompt = tokenizer.render_chat(_PROBE, variables=settings.variables)
     except ValueError:
         return False
-    return opens_with_reasoning(prompt, tokenizer)
+    return opens_with_reasoning(prompt)
 
 
 def _with_mistral_ids(message: dict[str, Any]) -> dict[str, Any]:

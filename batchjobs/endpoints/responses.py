@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, token_logprobs, usage
-from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Task
-from batchjobs.endpoints.chats import ChatSettings, Turn, call_id, read_turn
+from batchjobs.endpoints.base import Body, Draft, LineContext, LineProblem, ModelContext, Task
+from batchjobs.endpoints.chats import ChatSettings, Turn, call_id, draft_of, read_turn
 from batchjobs.endpoints.fields import (
     check_keys,
     invalid_value,
@@ -33,7 +34,7 @@ from batchjobs.endpoints.support import Parameter, honoured, no_effect, refused
 from batchjobs.endpoints.templates import read_effort, read_variables, template_of
 from batchjobs.endpoints.tool_choice import ToolShape
 from batchjobs.endpoints.tools import read_tools
-from executor.request import Choice, Completion, FinishReason, Request
+from executor.request import Choice, Completion, FinishReason
 
 _FUNCTIONS = ToolShape(
     key=None,
@@ -85,15 +86,15 @@ class Responses:
     def opening(self, body: Body) -> str:
         return opening_of([body.get("instructions"), body.get("input")], tools=body.get("tools"))
 
-    def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
+    def draft(self, body: Body, line: LineContext, model: ModelContext) -> Draft:
         asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
         refuse_prewarm(asked)
         messages = read_input(asked, ignore_unknown=model.ignore_unknown)
         settings = _settings(asked, model)
         prompt = settings.render(messages, model.tokenizer, param="input")
-        request = read_request(
+        request = partial(
+            read_request,
             asked,
-            prompt,
             logprobs=_read_logprobs(asked),
             grammar=settings.grammar(prompt, model.tokenizer),
             max_tokens_name="max_output_tokens",
@@ -101,7 +102,7 @@ class Responses:
             line=line,
             model=model,
         )
-        return [request]
+        return draft_of(prompt, request, param="input")
 
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]

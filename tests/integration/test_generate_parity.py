@@ -15,6 +15,7 @@ from executor.forecast import Forecast
 from executor.loading import Checkpoint
 from executor.request import Choice, Request, SamplingParams
 from executor.settings import EngineSettings
+from tests.support.prompts import chat_ids
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
@@ -50,7 +51,7 @@ CONFIGURATIONS = {
 def prompts(default_model: Path) -> list[tuple[int, ...]]:
     ready = build(default_model, max_num_seqs=1)
     return [
-        tuple(ready.tokenizer.render_chat([{"role": "user", "content": prompt}]))
+        tuple(chat_ids(ready.tokenizer, [{"role": "user", "content": prompt}]))
         for prompt in PROMPTS
     ]
 

@@ -239,7 +239,7 @@ def test_fault_of_ours_fails_only_the_line_that_met_it(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Faulty(ByteTokenizer):
-        def render_chat(self, messages: Sequence[dict[str, Any]], **settings: Any) -> list[int]:
+        def render_chat(self, messages: Sequence[dict[str, Any]], **settings: Any) -> str:
             if "line-1" in messages[0]["content"]:
                 raise RuntimeError("a bug")
             return super().render_chat(messages, **settings)
