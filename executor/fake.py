@@ -18,12 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from executor.characters import whole_characters
 from executor.engine import Engine
 from executor.llguidance_grammar import LLGuidance
 from executor.prompts import PromptText
 from executor.settings import Limits, Scheduling
 from executor.span import Span
-from executor.text import TextStream, whole_characters
+from executor.text import TextStream
 
 VOCABULARY = 259
 BOS, EOS = 256, 257

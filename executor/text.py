@@ -201,11 +201,6 @@ class HfTokenizer:
         return len(decoder.getstate()[0])
 
 
-def whole_characters(data: bytes) -> str:
-    """The bytes as text, as `Detokenizer.decode` has it."""
-    return codecs.getincrementaldecoder("utf-8")(errors="replace").decode(data)
-
-
 _LONGEST_CHARACTER = 4
 """Bytes of UTF-8, and so the most tokens that one can be spread over."""
 

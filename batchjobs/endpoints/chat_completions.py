@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, prompt_logprobs, token_logprobs, usage
 from batchjobs.endpoints.base import Body, Draft, LineContext, LineProblem, ModelContext, Task
-from batchjobs.endpoints.chats import ChatSettings, Turn, call_id, draft_of, read_turn
+from batchjobs.endpoints.chats import ChatBody, ChatSettings, Turn, call_id, read_turn
 from batchjobs.endpoints.fields import invalid_value, read_boolean, read_integer
 from batchjobs.endpoints.messages import read_messages
 from batchjobs.endpoints.openings import opening_of
@@ -18,7 +17,6 @@ from batchjobs.endpoints.parameters import (
     COMMON,
     check_body,
     read_honoured,
-    read_request,
     refuse_prewarm,
 )
 from batchjobs.endpoints.samplers import MAX_TOP_LOGPROBS, SAMPLING
@@ -86,20 +84,15 @@ class ChatCompletions:
     def draft(self, body: Body, line: LineContext, model: ModelContext) -> Draft:
         asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
         refuse_prewarm(asked)
-        messages = read_messages(asked, ignore_unknown=model.ignore_unknown)
-        settings = _settings(asked, model)
-        prompt = settings.render(messages, model.tokenizer, param="messages")
-        request = partial(
-            read_request,
-            asked,
+        chat = ChatBody(
+            asked=asked,
+            messages=read_messages(asked, ignore_unknown=model.ignore_unknown),
+            settings=_settings(asked, model),
             logprobs=_read_logprobs(asked),
-            grammar=settings.grammar(prompt, model.tokenizer),
-            max_tokens_name=_max_tokens_name(asked),
             param="messages",
-            line=line,
-            model=model,
+            max_tokens_name=_max_tokens_name(asked),
         )
-        return draft_of(prompt, request, param="messages")
+        return chat.draft(line, model)
 
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchjobs.endpoints.base import Draft, LineContext, Tokenizer
+from batchjobs.endpoints.base import Body, Draft, LineContext, ModelContext, Tokenizer
 from batchjobs.endpoints.call_grammars import after_reasoning, answer_grammar, part_of
 from batchjobs.endpoints.fields import invalid_value
 from batchjobs.endpoints.function_calls import MARKERS, FunctionCall, find_calls
+from batchjobs.endpoints.parameters import read_request
 from batchjobs.endpoints.reasoning import (
     has_reasoned,
     opens_with_reasoning,
@@ -22,6 +22,7 @@ from batchjobs.endpoints.shapes import Shape
 from batchjobs.endpoints.templates import END_OF_THINK, THINK, CallSyntax, ChatTemplate
 from batchjobs.endpoints.tools import ToolUse
 from batchjobs.errors import InvalidRequestError
+from executor.characters import whole_characters
 from executor.prompts import PromptText
 from executor.request import Choice, FinishReason, Grammar, Request
 
@@ -96,17 +97,41 @@ class Turn:
         return "tool_calls" if called else str(choice.finish_reason)
 
 
-def draft_of(prompt: str, request: Callable[[list[int]], Request], *, param: str) -> Draft:
-    """Of a body with one prompt; `param` is the body's word for the messages it was made of."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatBody:
+    """A body that is one conversation. `param` and `max_tokens_name` are its words for the messages
+    and for the answer's limit."""
 
-    def finish(encoded: Sequence[list[int]]) -> list[Request]:
-        [token_ids] = encoded
-        if not token_ids:
-            raise invalid_value(param, "the model's chat template makes nothing of it.")
-        return [request(token_ids)]
+    asked: Body
+    messages: Sequence[dict[str, Any]]
+    settings: ChatSettings
+    logprobs: int | None
+    param: str
+    max_tokens_name: str
 
-    # Templates write the special tokens that they want.
-    return Draft(prompts=[PromptText(text=prompt, special_tokens=False)], finish=finish)
+    def draft(self, line: LineContext, model: ModelContext) -> Draft:
+        """Raises InvalidRequestError as `ChatSettings.render` does."""
+        text = self.settings.render(self.messages, model.tokenizer, param=self.param)
+        grammar = self.settings.grammar(text, model.tokenizer)
+
+        def finish(encoded: Sequence[list[int]]) -> list[Request]:
+            [prompt] = encoded
+            if not prompt:
+                raise invalid_value(self.param, "the model's chat template makes nothing of it.")
+            request = read_request(
+                self.asked,
+                prompt,
+                logprobs=self.logprobs,
+                grammar=grammar,
+                max_tokens_name=self.max_tokens_name,
+                param=self.param,
+                line=line,
+                model=model,
+            )
+            return [request]
+
+        # Templates write the special tokens that they want.
+        return Draft(prompts=[PromptText(text=text, special_tokens=False)], finish=finish)
 
 
 def read_turn(choice: Choice, settings: ChatSettings, tokenizer: Tokenizer) -> Turn:
@@ -143,9 +168,7 @@ def call_id(line: LineContext, choice: int, number: int, syntax: CallSyntax) -> 
 
 def _as_written(choice: Choice, tokenizer: Tokenizer) -> str:
     """The answer's text, with special tokens by name where the model opens a call with one."""
-    spelled = b"".join(tokenizer.token_bytes(token) for token in choice.token_ids)
-    # As the engine decodes: what is not whole at the end is left out.
-    text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(spelled)
+    text = whole_characters(b"".join(map(tokenizer.token_bytes, choice.token_ids)))
     hidden = any(mark in text and mark not in choice.text for mark in _SPECIAL)
     return text if hidden else choice.text
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, token_logprobs, usage
 from batchjobs.endpoints.base import Body, Draft, LineContext, LineProblem, ModelContext, Task
-from batchjobs.endpoints.chats import ChatSettings, Turn, call_id, draft_of, read_turn
+from batchjobs.endpoints.chats import ChatBody, ChatSettings, Turn, call_id, read_turn
 from batchjobs.endpoints.fields import (
     check_keys,
     invalid_value,
@@ -24,7 +23,6 @@ from batchjobs.endpoints.parameters import (
     COMMON,
     check_body,
     read_honoured,
-    read_request,
     refuse_prewarm,
 )
 from batchjobs.endpoints.response_input import read_input
@@ -89,20 +87,15 @@ class Responses:
     def draft(self, body: Body, line: LineContext, model: ModelContext) -> Draft:
         asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
         refuse_prewarm(asked)
-        messages = read_input(asked, ignore_unknown=model.ignore_unknown)
-        settings = _settings(asked, model)
-        prompt = settings.render(messages, model.tokenizer, param="input")
-        request = partial(
-            read_request,
-            asked,
+        chat = ChatBody(
+            asked=asked,
+            messages=read_input(asked, ignore_unknown=model.ignore_unknown),
+            settings=_settings(asked, model),
             logprobs=_read_logprobs(asked),
-            grammar=settings.grammar(prompt, model.tokenizer),
-            max_tokens_name="max_output_tokens",
             param="input",
-            line=line,
-            model=model,
+            max_tokens_name="max_output_tokens",
         )
-        return draft_of(prompt, request, param="input")
+        return chat.draft(line, model)
 
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]

@@ -16,6 +16,7 @@ from executor.loading import Checkpoint
 from executor.request import Choice, Request, SamplingParams
 from executor.settings import EngineSettings
 from tests.support.prompts import chat_ids
+from tests.support.reference import generate
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
@@ -93,13 +94,7 @@ def confirmed(
 
 
 def generated(reference: Any, prompt: tuple[int, ...]) -> list[int]:
-    tokens: list[int] = reference.generate(
-        torch.tensor([prompt]),
-        attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
-        do_sample=False,
-        max_new_tokens=NEW_TOKENS,
-    )[0, len(prompt) :].tolist()
-    return tokens
+    return generate(reference, prompt, max_new_tokens=NEW_TOKENS)
 
 
 def greedily(ready: ReadyEngine, prompts: Sequence[tuple[int, ...]]) -> list[Choice]:

@@ -21,8 +21,8 @@ LIGHT_ROOMS = (
     "batchjobs.store",
 )
 
-PLAIN = {"executor.request", "executor.prompts"}
-"""What endpoints may know of the executor: values, that need nothing."""
+PLAIN = {"executor.request", "executor.prompts", "executor.characters"}
+"""What endpoints may know of the executor: values, and what needs nothing."""
 
 
 def modules(package: str) -> Iterator[tuple[str, Path]]:
