@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
+
+from batchjobs.closing import Closing
 
 _BATCH = 1000
 # A private temporary database, on disk: SQLite deletes it when it is closed.
@@ -19,8 +19,8 @@ _REPEATED = """
 """
 
 
-class CustomIds:
-    """The custom ids seen so far. A context manager; ids of 128-bit digests, so that a long one
+class CustomIds(Closing):
+    """The custom ids seen so far. Ids of 128-bit digests, so that a long one
     takes no more room than a short one."""
 
     def __init__(self) -> None:
@@ -41,15 +41,7 @@ class CustomIds:
         self._flush()
         yield from self._connection.execute(_REPEATED)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._connection.close()
 
     def _flush(self) -> None:

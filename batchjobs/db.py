@@ -34,7 +34,7 @@ from sqlalchemy.orm import Session
 from batchjobs import postgresql, sqlite
 from batchjobs.errors import DatabaseError, UsageError
 
-REVISION = "0012"
+REVISION = "0013"
 """The newest of `migrations/versions`; a test keeps the two equal."""
 RETRY_SECONDS = 15.0
 """How long a lost PostgreSQL server is waited for, and undone work tried again."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from batchjobs.bell import Bell, NoBell
 from batchjobs.clock import Clock, DatabaseClock
+from batchjobs.closing import Closing
 from batchjobs.config_file import ConfigFile
 from batchjobs.db import Database
 from batchjobs.errors import UsageError
@@ -21,9 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
-    """Also a context manager that closes it."""
-
+class Deployment(Closing):
     settings: Settings
     database: Database
     store: ObjectStore
@@ -58,17 +56,6 @@ class Deployment:
 
     def close(self) -> None:
         self.database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _open_store(settings: Settings) -> ObjectStore:

@@ -25,7 +25,7 @@ from batchjobs.errors import IntegrityError, ObjectMissingError
 from batchjobs.files import FileWriter, add_row, create_file
 from batchjobs.ids import line_digest
 from batchjobs.jsonl import dump_line
-from batchjobs.manifest import write_manifest
+from batchjobs.manifest import computed_by, write_manifest
 from batchjobs.models import File, Job
 from batchjobs.parts import READ_AHEAD, Result, in_line_order, read_part
 from batchjobs.queue import claims, jobs
@@ -107,7 +107,7 @@ def _publish(deployment: Deployment, job: Job, ending: JobState, shards: list[Sh
     except BaseException:
         files.discard()
         raise
-    published = _commit(deployment, job, files, tally)
+    published = _commit(deployment, job, files, tally, computed_by(shards))
     if not published:
         files.discard()
         return False
@@ -118,7 +118,9 @@ def _publish(deployment: Deployment, job: Job, ending: JobState, shards: list[Sh
     return True
 
 
-def _commit(deployment: Deployment, job: Job, files: _Files, tally: Tally) -> bool:
+def _commit(
+    deployment: Deployment, job: Job, files: _Files, tally: Tally, fingerprints: list[str]
+) -> bool:
     output, errors = files.output, files.errors
     seconds = job.output_expires_seconds
     expires_after = None if seconds is None else timedelta(seconds=seconds)
@@ -131,6 +133,7 @@ def _commit(deployment: Deployment, job: Job, files: _Files, tally: Tally) -> bo
             output_file_id=output.file_id if output else None,
             error_file_id=errors.file_id if errors else None,
             tally=tally,
+            system_fingerprints=fingerprints,
         )
         for written, name in ((output, "output"), (errors, "error")):
             if published and written:

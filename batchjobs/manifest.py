@@ -43,9 +43,17 @@ def write_manifest(
                 ) from None
 
 
+def computed_by(shards: Sequence[ShardFacts]) -> list[str]:
+    """Every `system_fingerprint` of the results, of failed lines too; of quantized weights they
+    say so. Parts of older versions name none."""
+    keys = [part.key for shard in shards for part in shard.parts]
+    return sorted({found for key in keys if (found := fingerprint_of(key)) is not None})
+
+
 def _manifest(
     job: Job, input_file: File | None, ending: JobState, shards: Sequence[ShardFacts]
 ) -> dict[str, Any]:
+    fingerprints = computed_by(shards)
     return {
         "version": VERSION,
         "job": job.id,
@@ -59,17 +67,9 @@ def _manifest(
             "sha256": None if input_file is None else input_file.sha256,
             "lines": job.total_lines,
         },
-        **_computed_by(shards),
+        **({"system_fingerprints": fingerprints} if fingerprints else {}),
         "shards": [_shard(shard) for shard in shards],
     }
-
-
-def _computed_by(shards: Sequence[ShardFacts]) -> dict[str, Any]:
-    """Every `system_fingerprint` of the results, of failed lines too; of quantized weights they
-    say so. Parts of older versions name none."""
-    keys = [part.key for shard in shards for part in shard.parts]
-    found = {found for key in keys if (found := fingerprint_of(key)) is not None}
-    return {"system_fingerprints": sorted(found)} if found else {}
 
 
 def _shard(shard: ShardFacts) -> dict[str, Any]:

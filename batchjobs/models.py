@@ -185,6 +185,9 @@ class Job(Base):
     cached_tokens: Mapped[int | None] = mapped_column(BigInteger)
     completion_tokens: Mapped[int | None] = mapped_column(BigInteger)
     reasoning_tokens: Mapped[int | None] = mapped_column(BigInteger)
+    system_fingerprints: Mapped[list[str] | None]
+    """Of all engines that computed results, set when the job is published; None where none did,
+    or a version that did not note it."""
 
 
 class JobError(Base):

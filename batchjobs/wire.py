@@ -2,7 +2,8 @@
 
 Where the public API leaves room: `usage` is null until the job has started and then counts what
 is finished so far; `model` is null until then and for a file that names several models.
-Behind `metadata` come keys of ours: what is to be expected of a batch, and all its models.
+Behind `metadata` come keys of ours: what is to be expected of a batch, all its models, and what
+engines computed it.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def batch_object(
         "models": list(job.models or ()),
         "cached_tokens": tally.cached_tokens,
         "priority": job.priority,
+        "system_fingerprints": job.system_fingerprints,
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from collections.abc import Sequence as Many
 from itertools import accumulate
@@ -17,15 +18,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from executor.characters import whole_characters
 from executor.engine import Engine
 from executor.llguidance_grammar import LLGuidance
+from executor.prompts import PromptText
 from executor.settings import Limits, Scheduling
 from executor.span import Span
-from executor.text import TextStream, whole_characters
+from executor.text import TextStream
 
 VOCABULARY = 259
 BOS, EOS = 256, 257
 END_OF_TURN = 258
+
+_SPECIAL = re.compile(f"<({BOS}|{EOS}|{END_OF_TURN})>")
 
 
 class HashModel:
@@ -71,7 +76,8 @@ class HashModel:
 
 
 class ByteTokenizer:
-    """One token a byte; chats are rendered as `role: content` lines, behind the tools."""
+    """One token a byte; chats are rendered as `role: content` lines, behind the tools. Special
+    tokens are written as their ids, `<256>`."""
 
     vocab_size = VOCABULARY
     chat_template = "role: content"
@@ -86,17 +92,21 @@ class ByteTokenizer:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
+    ) -> str:
         turns = [f"{message['role']}: {message['content']}" for message in messages]
         if tools:
             turns.insert(0, f"tools: {json.dumps(list(tools))}")
-        ids = [BOS]
-        for turn in turns:
-            ids += [*turn.encode(), END_OF_TURN]
-        return ids[:-1] if continue_final_message else ids
+        text = f"<{BOS}>" + "".join(f"{turn}<{END_OF_TURN}>" for turn in turns)
+        return text.removesuffix(f"<{END_OF_TURN}>") if continue_final_message else text
 
     def encode(self, text: str) -> list[int]:
-        return list(text.encode())
+        ids: list[int] = []
+        for number, piece in enumerate(_SPECIAL.split(text)):
+            ids += [int(piece)] if number % 2 else piece.encode()
+        return ids
+
+    def encode_batch(self, prompts: Many[PromptText]) -> list[list[int]]:
+        return [self.encode(prompt.text) for prompt in prompts]
 
     def decode(self, token_ids: Many[int]) -> str:
         return whole_characters(bytes(t for t in token_ids if t < BOS))

@@ -6,12 +6,15 @@ import codecs
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import jinja2
 import jinja2.meta
+from tokenizers import Encoding
 from tokenizers import Tokenizer as RustTokenizer
 from tokenizers.decoders import DecodeStream
+
+from executor.prompts import PromptText, Side
 
 
 class Detokenizer(Protocol):
@@ -69,11 +72,16 @@ class StopWatcher:
 
 
 class HfTokenizer:
-    """A transformers fast tokenizer, with the ids that end an answer."""
+    """A transformers fast tokenizer, with the ids that end an answer, and without the truncation
+    and padding that its file may ask for."""
 
     def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int], vocab_size: int) -> None:
         self._tokenizer = tokenizer
         self._rust: RustTokenizer = tokenizer.backend_tokenizer
+        self._rust.no_truncation()
+        self._rust.no_padding()
+        self._rust.encode_special_tokens = tokenizer.split_special_tokens
+        self._side: Side = "left" if tokenizer.truncation_side == "left" else "right"
         self.eos_token_ids = eos_token_ids
         self.vocab_size = vocab_size
         added = self._rust.get_added_tokens_decoder()
@@ -81,16 +89,6 @@ class HfTokenizer:
         self._special = {token.content: id for id, token in added.items() if token.special}
         self._unspoken = self.special_token_ids
         self._is_byte_level = "ByteLevel" in repr(self._rust.decoder)
-
-    @property
-    def backend(self) -> RustTokenizer:
-        """What turns texts into ids, as the tokenizer's file has it."""
-        return self._rust
-
-    @property
-    def truncation_side(self) -> Literal["left", "right"]:
-        """From which end the model's tokenizer cuts what is too long."""
-        return "left" if self._tokenizer.truncation_side == "left" else "right"
 
     @property
     def chat_template(self) -> str:
@@ -111,8 +109,8 @@ class HfTokenizer:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """Token ids of the conversation and the opening of the answer.
+    ) -> str:
+        """The conversation and the opening of the answer, special tokens by name.
 
         `tools` are function definitions in the public API's shape, `variables` what else the
         template is given by name.
@@ -123,23 +121,39 @@ class HfTokenizer:
         if not self._tokenizer.chat_template:
             raise ValueError("the model has no chat template; use /v1/completions")
         try:
-            ids: list[int] = self._tokenizer.apply_chat_template(
+            text: str = self._tokenizer.apply_chat_template(
                 list(messages),
                 tools=list(tools) or None,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
-                tokenize=True,
-                return_dict=False,
+                tokenize=False,
                 **(variables or {}),
             )
         except (jinja2.TemplateError, TypeError) as error:
             raise ValueError(f"the model's chat template refuses it: {error}") from error
-        return ids
+        return text
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a plain prompt, with the model's own leading special tokens."""
-        ids: list[int] = self._tokenizer(text)["input_ids"]
+        [ids] = self.encode_batch([PromptText(text=text)])
         return ids
+
+    def encode_batch(self, prompts: Sequence[PromptText]) -> list[list[int]]:
+        """Token ids of each. Together they take all cores and half the time, and meanwhile other
+        threads run: one text alone would hold Python's lock."""
+        texts = [prompt.text for prompt in prompts]
+        encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
+        return [
+            self._finished(encoding, prompt).ids
+            for encoding, prompt in zip(encodings, prompts, strict=True)
+        ]
+
+    def _finished(self, encoding: Encoding, prompt: PromptText) -> Encoding:
+        if prompt.longest is not None:
+            special = self._rust.num_special_tokens_to_add(is_pair=False)
+            kept = prompt.longest - (special if prompt.special_tokens else 0)
+            encoding.truncate(max(0, kept), direction=prompt.side or self._side)
+        return self._rust.post_process(encoding) if prompt.special_tokens else encoding
 
     def decode(self, token_ids: Sequence[int]) -> str:
         ids = [token for token in token_ids if token not in self._unspoken]
@@ -164,10 +178,7 @@ class HfTokenizer:
     @property
     def serialized(self) -> str:
         """As a `tokenizer.json` holds it, without padding and truncation."""
-        plain = RustTokenizer.from_str(self._rust.to_str())
-        plain.no_padding()
-        plain.no_truncation()
-        return plain.to_str()
+        return self._rust.to_str()
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes a token stands for; special tokens give their name."""
@@ -188,11 +199,6 @@ class HfTokenizer:
         for token in token_ids[-_LONGEST_CHARACTER:]:
             decoder.decode(self.token_bytes(token))
         return len(decoder.getstate()[0])
-
-
-def whole_characters(data: bytes) -> str:
-    """The bytes as text, as `Detokenizer.decode` has it."""
-    return codecs.getincrementaldecoder("utf-8")(errors="replace").decode(data)
 
 
 _LONGEST_CHARACTER = 4

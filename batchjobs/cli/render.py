@@ -75,6 +75,8 @@ def facts(batch: Batch, location_of: dict[str, str]) -> Iterable[tuple[str, str]
     yield "requests", line_counts(batch)
     if batch.prompt_tokens:
         yield "tokens", f"{batch.prompt_tokens:,} in, {batch.completion_tokens:,} out"
+    if batch.system_fingerprints:
+        yield "computed by", ", ".join(plain(name) for name in batch.system_fingerprints)
     yield "created", moment(batch.created_at)
     if not batch.is_terminal:
         yield from _outlook(batch)

@@ -41,6 +41,11 @@ class Batch:
         return self.wire.get("models") or [name for name in [self.wire.get("model")] if name]
 
     @property
+    def system_fingerprints(self) -> Sequence[str]:
+        """Of the engines that computed its results, once it has ended."""
+        return self.wire.get("system_fingerprints") or ()
+
+    @property
     def total_lines(self) -> int:
         return self._count("request_counts", "total")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO
 
 from sqlalchemy.orm import Session
 
 from batchjobs import catalogue, wire
 from batchjobs.client.base import ModelName, Order
 from batchjobs.client.batch import Batch, Page
+from batchjobs.closing import Closing
 from batchjobs.deployment import Deployment
 from batchjobs.files import add_file, get_file, open_file
 from batchjobs.forecast import look_ahead
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from batchjobs.client.schedules import Schedules
 
 
-class EmbeddedClient:
+class EmbeddedClient(Closing):
     """Closes the deployment."""
 
     def __init__(self, deployment: Deployment) -> None:
@@ -121,17 +121,6 @@ class EmbeddedClient:
 
     def close(self) -> None:
         self.deployment.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _file(self, file_id: str) -> File:
         with self.deployment.database.read() as session:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 import httpx2
@@ -16,6 +15,7 @@ from batchjobs.client.base import ModelName, Order
 from batchjobs.client.batch import Batch, Page
 from batchjobs.client.connection import ANSWER_SECONDS, PATIENT_SECONDS, Connection
 from batchjobs.client.download import open_download
+from batchjobs.closing import Closing
 from batchjobs.errors import (
     BatchJobsError,
     InvalidFileError,
@@ -40,7 +40,7 @@ SAME_AGAIN_SECONDS = 1.0
 """How soon an answer without news is asked for again, of a server that does not wait with it."""
 
 
-class RemoteClient:
+class RemoteClient(Closing):
     deployment: None = None
 
     def __init__(self, url: str, api_key: SecretStr | None = None) -> None:
@@ -128,17 +128,6 @@ class RemoteClient:
 
     def close(self) -> None:
         self._server.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _submit(self, stream: BinaryIO, order: Order) -> Batch:
         file_id = self._upload(stream, order.filename)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from batchjobs.endpoints.support import Parameter
 from batchjobs.errors import InvalidRequestError
+from executor.prompts import PromptText
 from executor.request import Completion, Request
 
 Body = dict[str, Any]
@@ -33,8 +34,8 @@ class Tokenizer(Protocol):
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """Token ids of the conversation and the opening of the answer.
+    ) -> str:
+        """The conversation and the opening of the answer, special tokens by name.
 
         `tools` are function definitions in the public API's shape, `variables` what else the
         template is given by name. `continue_final_message` leaves the last message open; it
@@ -45,6 +46,9 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a plain prompt, with the model's own leading special tokens."""
+
+    def encode_batch(self, prompts: Sequence[PromptText]) -> list[list[int]]:
+        """Token ids of each: the same as alone, and sooner."""
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes a token stands for; special tokens give their name."""
@@ -63,29 +67,13 @@ class Task(StrEnum):
     EMBED = "embed"
 
 
-class TextEncoder(Protocol):
-    """Text to the token ids of an embedding model (`executor.embedding.tokens` has the real
-    one)."""
-
-    def __call__(
-        self,
-        text: str,
-        *,
-        special_tokens: bool = True,
-        longest: int | None = None,
-        side: Literal["left", "right"] | None = None,
-    ) -> list[int]:
-        """Of more than `longest`, those on `side` are cut off (None: where the model's own
-        tokenizer cuts); special tokens stay, and count."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingFacts:
-    """What is special about a model that embeds. Its vectors have `dimensions` numbers, and may
-    be cut to those of `matryoshka`: None to none, () to any. `prompts` are its own, by name,
-    and are part of what is pooled if it `pools_prompt`."""
+    """What is special about a model that embeds. `encode_batch` gives token ids of texts; its
+    vectors have `dimensions` numbers, and may be cut to those of `matryoshka`: None to none, ()
+    to any. `prompts` are its own, by name, and are part of what is pooled if it `pools_prompt`."""
 
-    encode: TextEncoder
+    encode_batch: Callable[[Sequence[PromptText]], list[list[int]]]
     dimensions: int
     matryoshka: tuple[int, ...] | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
@@ -111,6 +99,11 @@ class ModelContext:
     def task(self) -> Task:
         return Task.GENERATE if self.embedding is None else Task.EMBED
 
+    def encode_batch(self, prompts: Sequence[PromptText]) -> list[list[int]]:
+        """Token ids of each."""
+        encoder = self.tokenizer if self.embedding is None else self.embedding
+        return encoder.encode_batch(prompts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineContext:
@@ -131,8 +124,24 @@ class LineProblem:
     param: str | None
 
 
+Prompt = PromptText | list[int]
+"""What has no token ids yet, or these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A body that is read, but for the token ids of its `prompts`.
+
+    `finish` takes those, in order, and gives the engine requests that answer the body; their ids
+    are "0", "1", … in order. It raises as `Endpoint.draft`.
+    """
+
+    prompts: Sequence[Prompt]
+    finish: Callable[[Sequence[list[int]]], list[Request]]
+
+
 class Endpoint(Protocol):
-    """One `/v1/…` path. `check` is part of intake (a problem fails the whole job), `prepare` of
+    """One `/v1/…` path. `check` is part of intake (a problem fails the whole job), `draft` of
     the run (an error fails the line)."""
 
     url: str
@@ -149,8 +158,8 @@ class Endpoint(Protocol):
         """What the prompt begins with, for bodies that `check` lets pass: where two of these
         begin alike, so do the prompts."""
 
-    def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
-        """The engine requests that answer the body; ids are "0", "1", … in order.
+    def draft(self, body: Body, line: LineContext, model: ModelContext) -> Draft:
+        """What the body asks of the engine; prompts of several bodies are encoded together.
 
         Raises InvalidRequestError with the public API's parameter and code.
         """
@@ -158,7 +167,7 @@ class Endpoint(Protocol):
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]
     ) -> Body:
-        """The public API's response body; `completions` in the order of `prepare`'s requests."""
+        """The public API's response body; `completions` in the order of the draft's requests."""
 
 
 def check_task(endpoint: Endpoint, model: ModelContext) -> None:

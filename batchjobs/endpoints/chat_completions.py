@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, prompt_logprobs, token_logprobs, usage
-from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Task
-from batchjobs.endpoints.chats import ChatSettings, Turn, call_id, read_turn
+from batchjobs.endpoints.base import Body, Draft, LineContext, LineProblem, ModelContext, Task
+from batchjobs.endpoints.chats import ChatBody, ChatSettings, Turn, call_id, read_turn
 from batchjobs.endpoints.fields import invalid_value, read_boolean, read_integer
 from batchjobs.endpoints.messages import read_messages
 from batchjobs.endpoints.openings import opening_of
@@ -17,7 +17,6 @@ from batchjobs.endpoints.parameters import (
     COMMON,
     check_body,
     read_honoured,
-    read_request,
     refuse_prewarm,
 )
 from batchjobs.endpoints.samplers import MAX_TOP_LOGPROBS, SAMPLING
@@ -27,7 +26,7 @@ from batchjobs.endpoints.templates import read_effort, read_variables, template_
 from batchjobs.endpoints.tool_choice import ToolShape
 from batchjobs.endpoints.tools import read_tools
 from batchjobs.errors import InvalidRequestError
-from executor.request import Choice, Completion, Request
+from executor.request import Choice, Completion
 
 _FUNCTIONS = ToolShape(key="function")
 
@@ -82,23 +81,18 @@ class ChatCompletions:
     def opening(self, body: Body) -> str:
         return opening_of(body.get("messages"), tools=body.get("tools"))
 
-    def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
+    def draft(self, body: Body, line: LineContext, model: ModelContext) -> Draft:
         asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
         refuse_prewarm(asked)
-        messages = read_messages(asked, ignore_unknown=model.ignore_unknown)
-        settings = _settings(asked, model)
-        prompt = settings.render(messages, model.tokenizer, param="messages")
-        request = read_request(
-            asked,
-            prompt,
+        chat = ChatBody(
+            asked=asked,
+            messages=read_messages(asked, ignore_unknown=model.ignore_unknown),
+            settings=_settings(asked, model),
             logprobs=_read_logprobs(asked),
-            grammar=settings.grammar(prompt, model.tokenizer),
-            max_tokens_name=_max_tokens_name(asked),
             param="messages",
-            line=line,
-            model=model,
+            max_tokens_name=_max_tokens_name(asked),
         )
-        return [request]
+        return chat.draft(line, model)
 
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchjobs.endpoints.base import LineContext, Tokenizer
+from batchjobs.endpoints.base import Body, Draft, LineContext, ModelContext, Tokenizer
 from batchjobs.endpoints.call_grammars import after_reasoning, answer_grammar, part_of
 from batchjobs.endpoints.fields import invalid_value
 from batchjobs.endpoints.function_calls import MARKERS, FunctionCall, find_calls
+from batchjobs.endpoints.parameters import read_request
 from batchjobs.endpoints.reasoning import (
     has_reasoned,
     opens_with_reasoning,
@@ -22,7 +22,9 @@ from batchjobs.endpoints.shapes import Shape
 from batchjobs.endpoints.templates import END_OF_THINK, THINK, CallSyntax, ChatTemplate
 from batchjobs.endpoints.tools import ToolUse
 from batchjobs.errors import InvalidRequestError
-from executor.request import Choice, FinishReason, Grammar
+from executor.characters import whole_characters
+from executor.prompts import PromptText
+from executor.request import Choice, FinishReason, Grammar, Request
 
 _SPECIAL = (*MARKERS, THINK, END_OF_THINK)
 _MISTRAL_ID_CHARS = 9
@@ -42,16 +44,15 @@ class ChatSettings:
 
     def render(
         self, messages: Sequence[dict[str, Any]], tokenizer: Tokenizer, *, param: str
-    ) -> list[int]:
-        """Token ids of the prompt; `param` is the body's word for the messages.
+    ) -> str:
+        """The prompt; `param` is the body's word for the messages.
 
-        Raises:
-            InvalidRequestError: the template refuses the messages, or makes nothing of them.
+        Raises InvalidRequestError when the template refuses them.
         """
         if self.template.syntax is CallSyntax.MISTRAL:
             messages = [_with_mistral_ids(message) for message in messages]
         try:
-            prompt = tokenizer.render_chat(
+            return tokenizer.render_chat(
                 messages,
                 tools=self.tools.definitions,
                 add_generation_prompt=self.add_generation_prompt,
@@ -60,18 +61,14 @@ class ChatSettings:
             )
         except ValueError as refusal:
             raise invalid_value(param, str(refusal)) from refusal
-        if not prompt:
-            raise invalid_value(param, "the model's chat template makes nothing of it.")
-        return prompt
 
-    def grammar(self, prompt: list[int], tokenizer: Tokenizer) -> Grammar | None:
+    def grammar(self, prompt: str, tokenizer: Tokenizer) -> Grammar | None:
         """What the answer to the prompt must be; None where it may be anything."""
         shape = None if self.shape is None else self.shape.grammar
         grammar = answer_grammar(self.tools, self.template.syntax, shape, tokenizer)
-        if grammar is None or not self.template.thinks or has_reasoned(prompt, tokenizer):
+        if grammar is None or not self.template.thinks or has_reasoned(prompt):
             return grammar
-        is_open = opens_with_reasoning(prompt, tokenizer)
-        return after_reasoning(grammar, tokenizer, is_open=is_open)
+        return after_reasoning(grammar, tokenizer, is_open=opens_with_reasoning(prompt))
 
     def grammar_fault(self, part: str, reason: str) -> InvalidRequestError:
         """The public API's error for a grammar of which this part cannot be used."""
@@ -98,6 +95,43 @@ class Turn:
         """As the public API has it: a call that was named in the request is `stop`."""
         called = self.calls and not self.told and choice.finish_reason is FinishReason.STOP
         return "tool_calls" if called else str(choice.finish_reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatBody:
+    """A body that is one conversation. `param` and `max_tokens_name` are its words for the messages
+    and for the answer's limit."""
+
+    asked: Body
+    messages: Sequence[dict[str, Any]]
+    settings: ChatSettings
+    logprobs: int | None
+    param: str
+    max_tokens_name: str
+
+    def draft(self, line: LineContext, model: ModelContext) -> Draft:
+        """Raises InvalidRequestError as `ChatSettings.render` does."""
+        text = self.settings.render(self.messages, model.tokenizer, param=self.param)
+        grammar = self.settings.grammar(text, model.tokenizer)
+
+        def finish(encoded: Sequence[list[int]]) -> list[Request]:
+            [prompt] = encoded
+            if not prompt:
+                raise invalid_value(self.param, "the model's chat template makes nothing of it.")
+            request = read_request(
+                self.asked,
+                prompt,
+                logprobs=self.logprobs,
+                grammar=grammar,
+                max_tokens_name=self.max_tokens_name,
+                param=self.param,
+                line=line,
+                model=model,
+            )
+            return [request]
+
+        # Templates write the special tokens that they want.
+        return Draft(prompts=[PromptText(text=text, special_tokens=False)], finish=finish)
 
 
 def read_turn(choice: Choice, settings: ChatSettings, tokenizer: Tokenizer) -> Turn:
@@ -134,9 +168,7 @@ def call_id(line: LineContext, choice: int, number: int, syntax: CallSyntax) -> 
 
 def _as_written(choice: Choice, tokenizer: Tokenizer) -> str:
     """The answer's text, with special tokens by name where the model opens a call with one."""
-    spelled = b"".join(tokenizer.token_bytes(token) for token in choice.token_ids)
-    # As the engine decodes: what is not whole at the end is left out.
-    text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(spelled)
+    text = whole_characters(b"".join(map(tokenizer.token_bytes, choice.token_ids)))
     hidden = any(mark in text and mark not in choice.text for mark in _SPECIAL)
     return text if hidden else choice.text
 
@@ -148,7 +180,7 @@ def _opens(settings: ChatSettings, tokenizer: Tokenizer) -> bool:
         prompt = tokenizer.render_chat(_PROBE, variables=settings.variables)
     except ValueError:
         return False
-    return opens_with_reasoning(prompt, tokenizer)
+    return opens_with_reasoning(prompt)
 
 
 def _with_mistral_ids(message: dict[str, Any]) -> dict[str, Any]:

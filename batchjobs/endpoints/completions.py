@@ -13,9 +13,11 @@ from typing import Any
 from batchjobs.endpoints.answers import check_answered, prompt_logprobs, usage
 from batchjobs.endpoints.base import (
     Body,
+    Draft,
     LineContext,
     LineProblem,
     ModelContext,
+    Prompt,
     Task,
     Tokenizer,
 )
@@ -42,6 +44,7 @@ from batchjobs.endpoints.support import Parameter, honoured, refused
 from batchjobs.endpoints.text_logprobs import Echo, text_logprobs
 from batchjobs.endpoints.token_ids import check_token_ids, is_integer
 from batchjobs.errors import InvalidRequestError
+from executor.prompts import PromptText
 from executor.request import Choice, Completion, Request, SamplingParams
 
 MAX_PROMPTS = 2048
@@ -71,10 +74,17 @@ class Completions:
     def opening(self, body: Body) -> str:
         return opening_of(body.get("prompt"))
 
-    def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
+    def draft(self, body: Body, line: LineContext, model: ModelContext) -> Draft:
         asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
-        prompts = _read_prompts(asked, model.tokenizer)
-        return [_request(asked, index, prompt, line, model) for index, prompt in enumerate(prompts)]
+        prompts = _read_prompts(asked, model.tokenizer.vocab_size)
+
+        def finish(encoded: Sequence[list[int]]) -> list[Request]:
+            for name, token_ids in zip(prompts, encoded, strict=True):
+                if not token_ids:
+                    raise invalid_value(name, "an empty text has no token to go on from.")
+            return [_request(asked, index, ids, line, model) for index, ids in enumerate(encoded)]
+
+        return Draft(prompts=list(prompts.values()), finish=finish)
 
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]
@@ -217,33 +227,27 @@ def _decode(token_ids: list[int], tokenizer: Tokenizer) -> str:
     return b"".join(map(tokenizer.token_bytes, token_ids)).decode(errors="replace")
 
 
-def _read_prompts(body: Body, tokenizer: Tokenizer) -> list[list[int]]:
-    """Token ids of each prompt: a string, token ids, or an array of either."""
+def _read_prompts(body: Body, vocab_size: int) -> dict[str, Prompt]:
+    """Each by its name in the body, which has a string, token ids, or an array of either."""
     prompt = body.get("prompt")
     if isinstance(prompt, str):
-        return [_encode("prompt", prompt, tokenizer)]
+        return {"prompt": PromptText(text=prompt)}
     if not isinstance(prompt, list):
         raise wrong_type("prompt", "a string or an array", prompt)
     if not prompt:
         raise empty_array("prompt")
     if is_integer(prompt[0]):
-        return [check_token_ids("prompt", prompt, tokenizer.vocab_size)]
+        return {"prompt": check_token_ids("prompt", prompt, vocab_size)}
     check_length("prompt", prompt, MAX_PROMPTS)
-    return [_read_prompt(f"prompt[{index}]", one, tokenizer) for index, one in enumerate(prompt)]
+    named = {f"prompt[{index}]": one for index, one in enumerate(prompt)}
+    return {name: _read_prompt(name, one, vocab_size) for name, one in named.items()}
 
 
-def _read_prompt(name: str, prompt: object, tokenizer: Tokenizer) -> list[int]:
+def _read_prompt(name: str, prompt: object, vocab_size: int) -> Prompt:
     if isinstance(prompt, str):
-        return _encode(name, prompt, tokenizer)
+        return PromptText(text=prompt)
     if not isinstance(prompt, list):
         raise wrong_type(name, "a string or an array of token ids", prompt)
     if not prompt:
         raise empty_array(name)
-    return check_token_ids(name, prompt, tokenizer.vocab_size)
-
-
-def _encode(name: str, text: str, tokenizer: Tokenizer) -> list[int]:
-    token_ids = tokenizer.encode(text)
-    if not token_ids:
-        raise invalid_value(name, "an empty text has no token to go on from.")
-    return token_ids
+    return check_token_ids(name, prompt, vocab_size)

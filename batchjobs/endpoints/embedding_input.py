@@ -1,12 +1,12 @@
-"""The `input` of an embedding request as token ids."""
+"""The `input` of an embedding request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
-from batchjobs.endpoints.base import Body, EmbeddingFacts, ModelContext
+from batchjobs.endpoints.base import Body, EmbeddingFacts, ModelContext, Prompt
 from batchjobs.endpoints.fields import (
     check_length,
     empty_array,
@@ -21,10 +21,10 @@ from batchjobs.endpoints.fields import (
 )
 from batchjobs.endpoints.token_ids import check_token_ids, is_integer
 from batchjobs.errors import InvalidRequestError
+from executor.prompts import PromptText, Side
 
 MAX_INPUTS = 2048
 
-Side = Literal["left", "right"]
 _SIDES = ("left", "right")
 
 
@@ -36,33 +36,41 @@ def count_inputs(body: Body) -> int:
     return len(value)
 
 
-def read_inputs(body: Body, model: ModelContext) -> list[list[int]]:
-    """Token ids of each input: a string, token ids, or an array of either.
+def read_inputs(body: Body, model: ModelContext) -> dict[str, Prompt]:
+    """Each by its name in the body, which has a string, token ids, or an array of either.
 
     Raises:
-        InvalidRequestError: an input is malformed, empty or too long.
+        InvalidRequestError: an input is malformed or empty.
     """
     value = body.get("input")
     read = _reader(body, model)
     if isinstance(value, str):
-        return [read("input", value)]
+        return {"input": read("input", value)}
     if not isinstance(value, list):
         raise wrong_type("input", "a string or an array", value)
     if not value:
         raise empty_array("input")
     if is_integer(value[0]):
-        return [read("input", value)]
+        return {"input": read("input", value)}
     check_length("input", value, MAX_INPUTS)
-    return [read(f"input[{index}]", one) for index, one in enumerate(value)]
+    named = {f"input[{index}]": one for index, one in enumerate(value)}
+    return {name: read(name, one) for name, one in named.items()}
 
 
-def _reader(body: Body, model: ModelContext) -> Callable[[str, object], list[int]]:
+def check_input(name: str, token_ids: list[int], longest: int) -> None:
+    """Raise InvalidRequestError if the input has no token, or more than `longest`."""
+    if not token_ids:
+        raise invalid_value(name, "there is no token in it.")
+    if len(token_ids) > longest:
+        raise _too_long(name, len(token_ids), longest)
+
+
+def _reader(body: Body, model: ModelContext) -> Callable[[str, object], Prompt]:
     facts = model.embedding
     if facts is None:
         raise RuntimeError("the model gives no embeddings")
     return _InputReader(
-        model=model,
-        facts=facts,
+        vocab_size=model.tokenizer.vocab_size,
         prompt=_read_prompt(body, facts),
         special_tokens=(
             body.get("add_special_tokens") is None or read_boolean(body, "add_special_tokens")
@@ -76,27 +84,18 @@ def _reader(body: Body, model: ModelContext) -> Callable[[str, object], list[int
 class _InputReader:
     """How the body wants its inputs; `longest` None cuts nothing, `prompt` precedes texts."""
 
-    model: ModelContext
-    facts: EmbeddingFacts
+    vocab_size: int
     prompt: str
     special_tokens: bool
     longest: int | None
     side: Side | None
 
-    def read(self, name: str, value: object) -> list[int]:
-        token_ids = self._ids(name, value)
-        if not token_ids:
-            raise invalid_value(name, "there is no token in it.")
-        if len(token_ids) > self.model.max_model_len:
-            raise _too_long(name, len(token_ids), self.model.max_model_len)
-        return token_ids
-
-    def _ids(self, name: str, value: object) -> list[int]:
+    def read(self, name: str, value: object) -> Prompt:
         if isinstance(value, str):
             if not value:
                 raise empty_string(name)
-            return self.facts.encode(
-                self.prompt + value,
+            return PromptText(
+                text=self.prompt + value,
                 special_tokens=self.special_tokens,
                 longest=self.longest,
                 side=self.side,
@@ -107,7 +106,7 @@ class _InputReader:
             raise empty_array(name)
         if self.prompt:
             raise invalid_value("prompt_name", "it goes before texts, and token ids are none.")
-        return self._cut(check_token_ids(name, value, self.model.tokenizer.vocab_size))
+        return self._cut(check_token_ids(name, value, self.vocab_size))
 
     def _cut(self, token_ids: list[int]) -> list[int]:
         if self.longest is None or len(token_ids) <= self.longest:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from batchjobs.endpoints.answers import check_answered
-from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Task
-from batchjobs.endpoints.embedding_input import MAX_INPUTS, read_inputs
+from batchjobs.endpoints.base import Body, Draft, LineContext, LineProblem, ModelContext, Task
+from batchjobs.endpoints.embedding_input import MAX_INPUTS, check_input, read_inputs
 from batchjobs.endpoints.fields import (
     not_among,
     read_boolean,
@@ -70,7 +70,7 @@ class Embeddings:
         """Nothing: texts share no work, however they begin."""
         return ""
 
-    def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
+    def draft(self, body: Body, line: LineContext, model: ModelContext) -> Draft:
         asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
         _read_format(asked)
         pooling = PoolingParams(
@@ -79,10 +79,17 @@ class Embeddings:
                 read_boolean(asked, "use_activation") if "use_activation" in asked else None
             ),
         )
-        return [
-            Request(id=str(index), prompt_token_ids=tuple(token_ids), pooling=pooling)
-            for index, token_ids in enumerate(read_inputs(asked, model))
-        ]
+        inputs = read_inputs(asked, model)
+
+        def finish(encoded: Sequence[list[int]]) -> list[Request]:
+            for name, token_ids in zip(inputs, encoded, strict=True):
+                check_input(name, token_ids, model.max_model_len)
+            return [
+                Request(id=str(index), prompt_token_ids=tuple(token_ids), pooling=pooling)
+                for index, token_ids in enumerate(encoded)
+            ]
+
+        return Draft(prompts=list(inputs.values()), finish=finish)
 
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]

@@ -20,18 +20,14 @@ def split_reasoning(text: str, *, is_open: bool) -> tuple[str | None, str]:
     return reasoning.strip() or None, answer.lstrip("\n")
 
 
-def opens_with_reasoning(prompt: list[int], tokenizer: Tokenizer) -> bool:
+def opens_with_reasoning(prompt: str) -> bool:
     """Whether the prompt ends within `<think>`."""
-    return _tail(prompt, tokenizer).endswith(THINK.encode())
+    return prompt.rstrip().endswith(THINK)
 
 
-def has_reasoned(prompt: list[int], tokenizer: Tokenizer) -> bool:
+def has_reasoned(prompt: str) -> bool:
     """Whether the prompt ends behind `</think>`."""
-    return _tail(prompt, tokenizer).endswith(END_OF_THINK.encode())
-
-
-def _tail(prompt: list[int], tokenizer: Tokenizer) -> bytes:
-    return b"".join(tokenizer.token_bytes(token) for token in prompt[-_TAIL_TOKENS:]).rstrip()
+    return prompt.rstrip().endswith(END_OF_THINK)
 
 
 def reasoning_tokens(token_ids: tuple[int, ...], tokenizer: Tokenizer) -> int:
@@ -44,6 +40,3 @@ def reasoning_tokens(token_ids: tuple[int, ...], tokenizer: Tokenizer) -> int:
         if end in read:
             return count
     return len(token_ids)
-
-
-_TAIL_TOKENS = 16

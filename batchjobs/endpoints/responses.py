@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchjobs.endpoints.answers import check_answered, token_logprobs, usage
-from batchjobs.endpoints.base import Body, LineContext, LineProblem, ModelContext, Task
-from batchjobs.endpoints.chats import ChatSettings, Turn, call_id, read_turn
+from batchjobs.endpoints.base import Body, Draft, LineContext, LineProblem, ModelContext, Task
+from batchjobs.endpoints.chats import ChatBody, ChatSettings, Turn, call_id, read_turn
 from batchjobs.endpoints.fields import (
     check_keys,
     invalid_value,
@@ -23,7 +23,6 @@ from batchjobs.endpoints.parameters import (
     COMMON,
     check_body,
     read_honoured,
-    read_request,
     refuse_prewarm,
 )
 from batchjobs.endpoints.response_input import read_input
@@ -33,7 +32,7 @@ from batchjobs.endpoints.support import Parameter, honoured, no_effect, refused
 from batchjobs.endpoints.templates import read_effort, read_variables, template_of
 from batchjobs.endpoints.tool_choice import ToolShape
 from batchjobs.endpoints.tools import read_tools
-from executor.request import Choice, Completion, FinishReason, Request
+from executor.request import Choice, Completion, FinishReason
 
 _FUNCTIONS = ToolShape(
     key=None,
@@ -85,23 +84,18 @@ class Responses:
     def opening(self, body: Body) -> str:
         return opening_of([body.get("instructions"), body.get("input")], tools=body.get("tools"))
 
-    def prepare(self, body: Body, line: LineContext, model: ModelContext) -> list[Request]:
+    def draft(self, body: Body, line: LineContext, model: ModelContext) -> Draft:
         asked = read_honoured(body, self.parameters, ignore_unknown=model.ignore_unknown)
         refuse_prewarm(asked)
-        messages = read_input(asked, ignore_unknown=model.ignore_unknown)
-        settings = _settings(asked, model)
-        prompt = settings.render(messages, model.tokenizer, param="input")
-        request = read_request(
-            asked,
-            prompt,
+        chat = ChatBody(
+            asked=asked,
+            messages=read_input(asked, ignore_unknown=model.ignore_unknown),
+            settings=_settings(asked, model),
             logprobs=_read_logprobs(asked),
-            grammar=settings.grammar(prompt, model.tokenizer),
-            max_tokens_name="max_output_tokens",
             param="input",
-            line=line,
-            model=model,
+            max_tokens_name="max_output_tokens",
         )
-        return [request]
+        return chat.draft(line, model)
 
     def respond(
         self, body: Body, line: LineContext, model: ModelContext, completions: list[Completion]

@@ -13,13 +13,13 @@ baseline.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
 from batchjobs.errors import ConflictError
 from batchjobs.evals import pins, runs
 from batchjobs.evals.material import gather
+from batchjobs.evals.run_row import RunNames, run_row
 from batchjobs.evals.starting import (
     asked_conditions,
     render_requests,
@@ -33,8 +33,6 @@ from batchjobs.evals.suite_file import SuiteFile, read_suite
 from batchjobs.evals.tables import EvalRun
 from batchjobs.evals.templates import digest
 from batchjobs.evals.workplace import Workplace
-from batchjobs.ids import new_run_id
-from batchjobs.store.layout import eval_key
 
 _QUESTIONS = ("prompts", "template", "sampling")
 
@@ -74,35 +72,28 @@ class Rescoring:
             raise ConflictError(
                 f"The run {first.id} is of the suite {first.suite}, not of {file.suite.suite}."
             )
-        run_id = new_run_id()
-        plan_key = eval_key(run_id, "plan", secrets.token_hex(4))
-        suite_key = eval_key(run_id, "suite", secrets.token_hex(4))
-        store = place.deployment.store
-        with gather(file, place.deployment.settings) as material, store.create(plan_key) as plan:
+        names, deployment = RunNames.new(), place.deployment
+        with (
+            gather(file, deployment.settings) as material,
+            deployment.store.create(names.plan_key) as plan,
+        ):
             digests = render_requests(material, first.model, first.id, plan=plan)
             asked = asked_conditions(file.suite, digests)
             _check_questions(first, asked)
         scorers = scorer_digests(place, file.suite, first.model)
-        run = EvalRun(
-            id=run_id,
-            suite=first.suite,
+        run = run_row(
+            names,
+            file,
+            material,
+            digests,
             model=first.model,
             state=RunState.ANSWERING,
             purpose=first.purpose,
-            night=self._nights.setdefault(first.night, run_id),
-            metric=file.suite.deciding,
-            metrics=list(file.suite.metrics),
-            suite_path=str(file.path),
-            suite_key=suite_key,
-            dataset_sha256=material.sha256,
+            night=self._nights.setdefault(first.night, names.id),
             conditions={**first.conditions, **asked, "scorers": scorers},
             jobs={"answers": [], "judges": {}, "kept": self._kept_judges(first, file.suite, asked)},
             terms=first.terms,
-            plan_key=plan_key,
-            items=digests.items,
             samples=first.samples,
-            prompt_tokens=0,
-            completion_tokens=0,
             confirms=confirms,
             rescores=first.id,
             answered_at=first.created_at,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +15,7 @@ from batchjobs.deployment import Deployment
 from batchjobs.errors import InvalidFileError, UsageError
 from batchjobs.evals import runs
 from batchjobs.evals.material import Material, gather
+from batchjobs.evals.run_row import RunNames, run_row
 from batchjobs.evals.scorers.judge import Judge
 from batchjobs.evals.states import Purpose, RunState
 from batchjobs.evals.submission import Digests, RequestFiles, write_plan
@@ -25,9 +25,7 @@ from batchjobs.evals.suite_file import SuiteFile, read_suite
 from batchjobs.evals.tables import EvalRun
 from batchjobs.evals.templates import digest
 from batchjobs.evals.workplace import DEFAULT_WINDOW, Workplace
-from batchjobs.ids import new_run_id
 from batchjobs.store.base import ObjectWriter
-from batchjobs.store.layout import eval_key
 
 Begun = Callable[[str], None]
 
@@ -88,26 +86,23 @@ def start_run(
         return left
     revision = _revision(place.client.models(), model)
     scorers = scorer_digests(place, file.suite, model)
-    run_id = new_run_id()
-    store = place.deployment.store
-    plan_key = eval_key(run_id, "plan", secrets.token_hex(4))
-    suite_key = eval_key(run_id, "suite", secrets.token_hex(4))
-    with request_files(place, file.suite.request.url) as files, submitting(place, run_id):
-        with gather(file, place.deployment.settings) as material, store.create(plan_key) as plan:
-            digests = render_requests(material, model, run_id, files, plan)
-        store.put(suite_key, file.text.encode())
-        run = EvalRun(
-            id=run_id,
-            suite=file.suite.suite,
+    names, store = RunNames.new(), place.deployment.store
+    with request_files(place, file.suite.request.url) as files, submitting(place, names.id):
+        with (
+            gather(file, place.deployment.settings) as material,
+            store.create(names.plan_key) as plan,
+        ):
+            digests = render_requests(material, model, names.id, files, plan)
+        store.put(names.suite_key, file.text.encode())
+        run = run_row(
+            names,
+            file,
+            material,
+            digests,
             model=model,
             state=RunState.SUBMITTING,
             purpose=order.purpose,
-            night=order.night or run_id,
-            metric=file.suite.deciding,
-            metrics=list(file.suite.metrics),
-            suite_path=str(file.path),
-            suite_key=suite_key,
-            dataset_sha256=material.sha256,
+            night=order.night or names.id,
             conditions={
                 **asked_conditions(file.suite, digests),
                 "scorers": scorers,
@@ -115,19 +110,15 @@ def start_run(
             },
             jobs={"answers": [], "judges": {}},
             terms=order.terms,
-            plan_key=plan_key,
-            items=digests.items,
             samples=files.requests,
-            prompt_tokens=0,
-            completion_tokens=0,
             confirms=order.confirms,
         )
         place.deployment.database.transact(
             lambda session: runs.add(session, place.deployment.clock, run)
         )
-        begun(run_id)
+        begun(run.id)
         submit_answers(place, run, files)
-    return run_id
+    return run.id
 
 
 def check_suite(place: Workplace, file: SuiteFile, model: str | None) -> None:

@@ -10,6 +10,7 @@ from typing import IO, Any, BinaryIO, cast
 
 import orjson
 
+from batchjobs.closing import Closing
 from batchjobs.evals.rendering import PlannedLine
 from batchjobs.jsonl import dump_line
 from batchjobs.store.base import ObjectWriter
@@ -17,7 +18,7 @@ from batchjobs.store.base import ObjectWriter
 SPOOL_BYTES = 16 << 20
 
 
-class RequestFiles:
+class RequestFiles(Closing):
     """Temporary files of request lines, none larger than a job may be; closed with the context."""
 
     def __init__(self, url: str, *, max_lines: int, max_bytes: int) -> None:
@@ -29,10 +30,7 @@ class RequestFiles:
         self._lines = 0
         self.requests = 0
 
-    def __enter__(self) -> RequestFiles:
-        return self
-
-    def __exit__(self, *failed: object) -> None:
+    def close(self) -> None:
         self._opened.close()
 
     def add(self, custom_id: str, body: Mapping[str, Any]) -> None:

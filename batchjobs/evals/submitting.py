@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from batchjobs.client.base import Order
 from batchjobs.client.batch import Batch
@@ -51,16 +51,7 @@ def submit_answers(
     except InvalidRequestError as refused:
         abandon(place, run, f"its requests were refused: {refused.message}")
         raise
-    place.deployment.database.transact(
-        lambda session: runs.move(
-            session,
-            place.deployment.clock,
-            run.id,
-            of=RunState.SUBMITTING,
-            to=RunState.ANSWERING,
-            values={"jobs": {**run.jobs, "answers": ids}},
-        )
-    )
+    _move(place, run, RunState.ANSWERING, {"jobs": {**run.jobs, "answers": ids}})
 
 
 def submit_judge(place: Workplace, run: EvalRun, metric: str, files: RequestFiles) -> list[str]:
@@ -71,16 +62,7 @@ def submit_judge(place: Workplace, run: EvalRun, metric: str, files: RequestFile
 
 def abandon(place: Workplace, run: EvalRun, reason: str) -> None:
     """Make a run that is not wholly submitted a failed one, and cancel what it has submitted."""
-    place.deployment.database.transact(
-        lambda session: runs.move(
-            session,
-            place.deployment.clock,
-            run.id,
-            of=RunState.SUBMITTING,
-            to=RunState.FAILED,
-            values={"reason": reason, "plan_key": None},
-        )
-    )
+    _move(place, run, RunState.FAILED, {"reason": reason, "plan_key": None})
     for job_id in begun_jobs(place, run).values():
         with suppress(BatchJobsError):  # it is the reason that matters
             place.client.cancel(job_id)
@@ -95,6 +77,20 @@ def begun_jobs(place: Workplace, run: EvalRun) -> dict[str, str]:
         for batch in _jobs_since(place, run.created_at.timestamp() - CLOCKS_APART_SECONDS)
         if batch.metadata.get(METADATA_RUN) == run.id and METADATA_PART in batch.metadata
     }
+
+
+def _move(place: Workplace, run: EvalRun, to: RunState, values: Mapping[str, Any]) -> None:
+    """A run that is `submitting`; nothing if it is not any more."""
+    place.deployment.database.transact(
+        lambda session: runs.move(
+            session,
+            place.deployment.clock,
+            run.id,
+            of=RunState.SUBMITTING,
+            to=to,
+            values=values,
+        )
+    )
 
 
 def _jobs_since(place: Workplace, moment: float) -> Iterator[Batch]:

@@ -14,7 +14,7 @@ from batchjobs.models import Job, Part, Shard
 from batchjobs.outlook import Habit, LiveWorker, OpenJob, Share, estimate_remaining_tokens
 from batchjobs.queue import workers
 from batchjobs.queue.order import MOST_URGENT_FIRST
-from batchjobs.queue.tallies import SUMS, Tally, summed
+from batchjobs.queue.tallies import SUMS, Tally, final, summed
 from batchjobs.states import JobState
 
 RECENT_JOBS = 20
@@ -124,18 +124,8 @@ def _habits(session: Session, done: dict[tuple[str, str], Tally]) -> dict[str, H
     for job in recent:
         if len(models := set(job.models.values())) == 1:
             model = models.pop()
-            known[model] = known.get(model, Tally()) + _final_tally(job)
+            known[model] = known.get(model, Tally()) + final(job)
     return {model: _habit(tally) for model, tally in known.items() if tally.prompt_tokens}
-
-
-def _final_tally(job: Job) -> Tally:
-    return Tally(
-        completed=job.completed_lines or 0,
-        failed=job.failed_lines or 0,
-        prompt_tokens=job.prompt_tokens or 0,
-        completion_tokens=job.completion_tokens or 0,
-        input_bytes=job.total_bytes,
-    )
 
 
 def _habit(tally: Tally) -> Habit:

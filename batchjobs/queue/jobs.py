@@ -279,9 +279,10 @@ def publish(
     output_file_id: str | None,
     error_file_id: str | None,
     tally: Tally,
+    system_fingerprints: Sequence[str] = (),
 ) -> bool:
     """Give a finalizing or cancelling job its terminal state, files and final counts together,
-    and drop the rows of its parts.
+    with the fingerprints of what computed them, and drop the rows of its parts.
 
     False, and nothing happens, if it is in no such state: another process was first.
     """
@@ -297,6 +298,7 @@ def publish(
         "cached_tokens": tally.cached_tokens,
         "completion_tokens": tally.completion_tokens,
         "reasoning_tokens": tally.reasoning_tokens,
+        "system_fingerprints": list(system_fingerprints) or None,
     }
     if not _move(session, clock.now(session), state, Job.id == job_id, values=values):
         return False

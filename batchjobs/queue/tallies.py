@@ -50,7 +50,7 @@ def tally(session: Session, job: Job) -> Tally:
 
 def tallies(session: Session, jobs: Collection[Job]) -> dict[str, Tally]:
     """The same of several jobs, by their ids."""
-    found = {job.id: _final(job) for job in jobs}
+    found = {job.id: final(job) for job in jobs}
     running = [job.id for job in jobs if job.completed_lines is None]
     if running:
         rows = session.execute(
@@ -60,8 +60,8 @@ def tallies(session: Session, jobs: Collection[Job]) -> dict[str, Tally]:
     return found
 
 
-def _final(job: Job) -> Tally:
-    """All zeros while the job is not published."""
+def final(job: Job) -> Tally:
+    """The numbers of a published job; all zeros while it is not."""
     return Tally(
         completed=job.completed_lines or 0,
         failed=job.failed_lines or 0,

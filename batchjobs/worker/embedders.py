@@ -68,7 +68,7 @@ def _loaded(model: Model, settings: Settings, ready: ReadyEmbedder) -> LoadedMod
         device=device,
         profile=ready.profile,
         embedding=EmbeddingFacts(
-            encode=ready.texts.encode,
+            encode_batch=ready.texts.encode_batch,
             dimensions=ready.dimensions,
             matryoshka=ready.recipe.matryoshka,
             prompts=ready.recipe.prompts,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from batchjobs import wire
-from batchjobs.endpoints.base import Endpoint, LineContext, ModelContext, check_task
+from batchjobs.endpoints.base import Draft, Endpoint, LineContext, ModelContext, check_task
+from batchjobs.endpoints.drafts import encode_together
 from batchjobs.errors import BatchJobsError
 from batchjobs.ids import line_digest
 from batchjobs.queue.claims import Claim
@@ -37,15 +38,25 @@ class LineWork:
     def is_complete(self) -> bool:
         return len(self.completions) == self.expected
 
-    def prepare(self) -> list[Request]:
-        """The engine requests of the line. Raises BatchJobsError when it cannot run."""
-        requests = _isolated(self._requests, self.line)
+    def draft(self) -> Draft:
+        """What the line asks of the engine. Raises BatchJobsError when it cannot run."""
+        return _isolated(self._draft, self.line)
+
+    def requests(self, draft: Draft, encoded: Sequence[list[int]] | None) -> list[Request]:
+        """The engine requests of the line; `encoded` are its prompts, None if they are to be
+        encoded alone. Raises BatchJobsError when it cannot run."""
+
+        def finish() -> list[Request]:
+            alone = encode_together([draft], self.model)[0] if encoded is None else encoded
+            return draft.finish(alone)
+
+        requests = _isolated(finish, self.line)
         self.expected = len(requests)
         return requests
 
-    def _requests(self) -> list[Request]:
+    def _draft(self) -> Draft:
         check_task(self.endpoint, self.model)
-        return self.endpoint.prepare(self.line.body, self.context, self.model)
+        return self.endpoint.draft(self.line.body, self.context, self.model)
 
     def answer(self) -> tuple[Outcome, dict[str, Any]]:
         """The line's outcome and its record in the output or error file."""
@@ -64,15 +75,6 @@ class LineWork:
 
     def failure(self, error: BatchJobsError) -> tuple[Outcome, dict[str, Any]]:
         return Outcome.FAILED, wire.failure_line(self.line.custom_id, self.context.id, error)
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedLine:
-    """A line and the engine requests that answer it, or why there are none."""
-
-    work: LineWork
-    requests: Sequence[Request] = ()
-    error: BatchJobsError | None = None
 
 
 def line_context(claim: Claim, line: ShardLine) -> LineContext:

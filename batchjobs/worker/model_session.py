@@ -14,7 +14,7 @@ from functools import partial
 
 from batchjobs.deployment import Deployment
 from batchjobs.endpoints import ENDPOINTS
-from batchjobs.errors import BatchJobsError, Interrupted, LeaseLostError
+from batchjobs.errors import Interrupted, LeaseLostError
 from batchjobs.queue import claims, jobs
 from batchjobs.shard_lines import ShardLine, read_shard
 from batchjobs.states import JobState
@@ -22,9 +22,10 @@ from batchjobs.worker import events
 from batchjobs.worker.ahead import made_ahead
 from batchjobs.worker.engines import LoadedModel
 from batchjobs.worker.isolation import condemned, groups, is_dangerous, worker_crashed
-from batchjobs.worker.line_work import LineWork, PreparedLine, line_context
+from batchjobs.worker.line_work import LineWork, line_context
 from batchjobs.worker.meter import Meter
 from batchjobs.worker.open_shard import OpenShard
+from batchjobs.worker.preparing import PreparedLine, prepared
 from batchjobs.worker.progress import ModelReport, Progress
 from batchjobs.worker.publisher import Publisher
 from batchjobs.worker.stop import StopSignal
@@ -131,21 +132,20 @@ class ModelSession:
         self, shard: OpenShard, numbers: Container[int] | None = None
     ) -> Generator[Request]:
         """The requests of the shard's unanswered lines, or of those with these numbers."""
-        with closing(made_ahead(self._prepared(shard, numbers), LINES_AHEAD)) as lines:
-            for prepared in lines:
+        ahead = made_ahead(prepared(self._works(shard, numbers)), LINES_AHEAD)
+        with closing(ahead) as lines:
+            for line in lines:
                 self._tick()
                 if shard.claim.shard_id not in self._open:
                     return
-                yield from self._enter(shard, prepared)
+                yield from self._enter(shard, line)
 
-    def _prepared(
-        self, shard: OpenShard, numbers: Container[int] | None
-    ) -> Generator[PreparedLine]:
+    def _works(self, shard: OpenShard, numbers: Container[int] | None) -> Iterator[LineWork]:
         """Runs in a thread of its own, ahead of the engine: touches nothing of the session's."""
         for line in read_shard(self._deployment.store, shard.claim):
             wanted = numbers is None or line.number in numbers
             if wanted and not shard.has_answer(line.number):
-                yield self._prepare(shard, line)
+                yield self._work(shard, line)
 
     def _run_apart(self, shard: OpenShard) -> None:
         """Answer a dangerous shard group by group, nothing else being in the engine.
@@ -203,17 +203,13 @@ class ModelSession:
         events.claimed(claim)
         return shard
 
-    def _prepare(self, shard: OpenShard, line: ShardLine) -> PreparedLine:
-        work = LineWork(
+    def _work(self, shard: OpenShard, line: ShardLine) -> LineWork:
+        return LineWork(
             endpoint=ENDPOINTS[shard.claim.endpoint],
             line=line,
             context=line_context(shard.claim, line),
             model=self._loaded.context(line.model, ignore_unknown=self._settings.ignore_unknown),
         )
-        try:
-            return PreparedLine(work, work.prepare())
-        except BatchJobsError as error:
-            return PreparedLine(work, error=error)
 
     def _enter(self, shard: OpenShard, prepared: PreparedLine) -> Iterator[Request]:
         work = prepared.work

@@ -94,6 +94,8 @@ def test_a_batch_from_upload_to_results(client: OpenAI, deployment: Deployment) 
     assert all(isinstance(text, str) for text in texts)
     [failed] = map(json.loads, client.files.content(batch.error_file_id).text.splitlines())
     assert failed["response"]["status_code"] == 400
+    assert batch.model_extra is not None
+    assert batch.model_extra["system_fingerprints"] == ["fp_fake"]
     assert batch.usage is not None
     assert batch.usage.total_tokens == sum(
         row["response"]["body"]["usage"]["total_tokens"] for row in rows

@@ -20,7 +20,10 @@ from batchjobs.errors import DatabaseError
 from batchjobs.evals import tables as _eval_tables  # noqa: F401  # they are in the metadata
 from batchjobs.models import DEFAULT_TENANT, Base
 from batchjobs.notifications import tables as _notification_tables  # noqa: F401
+from batchjobs.queue import jobs
+from batchjobs.queue.tallies import Tally
 from batchjobs.schedules import tables as _schedule_tables  # noqa: F401
+from batchjobs.wire import batch_object
 from tests.support.counters import add_counters, set_value, value
 from tests.support.servers.postgres import KINDS
 
@@ -233,6 +236,29 @@ def test_what_was_there_before_tenants_is_the_default_ones(
     with database.read() as session:
         for table in ("files", "jobs"):
             assert session.scalar(text(f"SELECT tenant FROM {table}")) == DEFAULT_TENANT
+    database.close()
+
+
+def test_a_job_that_an_older_version_ended_stays_readable(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database.open(empty_url)
+    with monkeypatch.context() as before:
+        before.setattr("batchjobs.db.REVISION", "0012")
+        database.upgrade()
+    with database.write() as session:
+        session.execute(
+            text(
+                "INSERT INTO jobs (id, status, endpoint, completion_window, input_file_id, models,"
+                " seed, created_at, expires_at, total_lines, total_bytes, priority, due_hour)"
+                " VALUES ('batch_1', 'completed', '', '24h', 'file-1', '{}', 0, '2026-01-01',"
+                " '2026-01-02', 0, 0, 0, 0)"
+            )
+        )
+    database.upgrade()
+    with database.read() as session:
+        job = jobs.get(session, "batch_1")
+        assert batch_object(job, Tally(), [])["system_fingerprints"] is None
     database.close()
 
 

@@ -32,7 +32,7 @@ from batchjobs.schedules.orders import ScheduleOrder
 from batchjobs.settings import Settings
 from batchjobs.worker.runner import run_jobs
 from batchjobs.worker.stop import StopSignal
-from tests.support.api import environment_of, running_server, service_worker
+from tests.support.api import running_server, service_worker
 from tests.support.engines import FakeEngines, add_models
 from tests.support.evals import (
     MODEL,
@@ -44,9 +44,9 @@ from tests.support.evals import (
     write_suite,
 )
 from tests.support.jobs import open_deployment
+from tests.support.processes import ROOT, environment_of, python
 from tests.unit.schedules.nights import slots_of
 
-ROOT = Path(__file__).parents[2]
 ITEMS = 10
 JUDGE = {"type": "judge", "model": MODEL, "prompt": "{{ answer_text }}", "pattern": r"\d"}
 SCORERS = [{"type": "numeric", "target": "{{ n }}"}, {**JUDGE, "grades": {"1": 1, "0": 0}}]
@@ -188,19 +188,9 @@ def garbled_suite(folder: Path) -> Path:
 @contextmanager
 def command(home: Path, *arguments: str, **settings: str) -> Iterator[subprocess.Popen[str]]:
     """A command whose engine is made up; it is dead when the context ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *arguments],
-        env=environment_of(home, {**EAGER, **settings}),
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    environment = environment_of(home, {**EAGER, **settings})
+    with python("-c", COMMAND, *arguments, environment=environment) as process:
         yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def ends_well(process: subprocess.Popen[str]) -> dict[str, Any]:

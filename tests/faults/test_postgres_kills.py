@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -38,9 +37,9 @@ from tests.support.jobs import (
     request_line,
     start_job,
 )
+from tests.support.processes import python
 from tests.support.servers.postgres import PostgresServer, postgres_server
 
-ROOT = Path(__file__).parents[2]
 LINES = 400
 KILLS = 3
 
@@ -162,18 +161,9 @@ def test_run_goes_on_when_a_killed_server_comes_back(
 @contextmanager
 def worker(job_id: str, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """A worker process; it is dead when the context ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.fake_worker", job_id],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    command = ("-m", "tests.support.fake_worker", job_id)
+    with python(*command, environment={**os.environ, **environment}, stdout=None) as process:
         yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def owners(deployment: Deployment) -> set[str]:

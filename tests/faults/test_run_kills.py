@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from sqlalchemy import select
 from batchjobs.deployment import Deployment
 from batchjobs.models import Part
 from batchjobs.settings import Settings
+from tests.support.processes import environment_of, python
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
@@ -45,24 +44,9 @@ EAGER = {"BATCHJOBS_CHECKPOINT_SECONDS": "0.5", "BATCHJOBS_SHARD_MAX_LINES": "32
 @contextmanager
 def command(home: Path, *arguments: str, **settings: str) -> Iterator[subprocess.Popen[str]]:
     """A batchjobs process; it is dead when the context ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "batchjobs", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={
-            **os.environ,
-            "BATCHJOBS_HOME": str(home),
-            "BATCHJOBS_MAX_NUM_SEQS": "8",
-            **settings,
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-        },
-    )
-    try:
+    environment = environment_of(home, {"max_num_seqs": 8}) | settings
+    with python("-m", "batchjobs", *arguments, environment=environment) as process:
         yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def must_run(home: Path, *arguments: str, **settings: str) -> str:

@@ -26,7 +26,7 @@ from batchjobs.states import ShardState
 from batchjobs.store.layout import JOBS_PREFIX
 from batchjobs.worker.runner import run_jobs
 from batchjobs.worker.stop import StopSignal
-from tests.support.api import beat, environment_of, jsonl, running_server, service_worker
+from tests.support.api import beat, jsonl, running_server, service_worker
 from tests.support.engines import FakeEngines, add_models
 from tests.support.jobs import (
     ENDPOINT,
@@ -37,6 +37,7 @@ from tests.support.jobs import (
     request_line,
     start_job,
 )
+from tests.support.processes import environment_of
 from tests.support.servers.stack import Stack, service_stack
 
 LINES = 300

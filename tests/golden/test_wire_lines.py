@@ -17,6 +17,7 @@ from openai.types.responses import Response
 
 from batchjobs.endpoints import ENDPOINTS
 from batchjobs.endpoints.base import ModelContext
+from batchjobs.endpoints.drafts import prepare_alone
 from batchjobs.errors import BatchJobsError
 from batchjobs.jsonl import dump_line
 from batchjobs.wire import failure_line, success_line, unrun_line
@@ -50,14 +51,14 @@ def answered(
 ) -> dict[str, Any]:
     endpoint = ENDPOINTS[url]
     request = {"model": "gpt-4o-mini", **body}
-    assert len(endpoint.prepare(request, LINE, model)) == len(completions)
+    assert len(prepare_alone(endpoint, request, LINE, model)) == len(completions)
     answer = endpoint.respond(request, LINE, model, list(completions))
     return success_line("request-1", LINE.id, answer)
 
 
 def refused(url: str, body: dict[str, Any], model: ModelContext = MODEL) -> dict[str, Any]:
     with pytest.raises(BatchJobsError) as error:
-        ENDPOINTS[url].prepare({"model": "gpt-4o-mini", **body}, LINE, model)
+        prepare_alone(ENDPOINTS[url], {"model": "gpt-4o-mini", **body}, LINE, model)
     return failure_line("request-1", LINE.id, error.value)
 
 
@@ -72,7 +73,7 @@ def unusable(
     reason = 'Unimplemented keys: ["not"]'
     failed = Completion(request_id="0", prompt_tokens=7, error=reason, grammar_part=part)
     request = {"model": "gpt-4o-mini", **body}
-    assert len(ENDPOINTS[url].prepare(request, LINE, model)) == 1
+    assert len(prepare_alone(ENDPOINTS[url], request, LINE, model)) == 1
     with pytest.raises(BatchJobsError) as error:
         ENDPOINTS[url].respond(request, LINE, model, [failed])
     return failure_line("request-1", LINE.id, error.value)

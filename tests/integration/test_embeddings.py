@@ -24,6 +24,7 @@ from batchjobs.worker.stop import StopSignal
 from executor.embedding.build import ReadyEmbedder, build_embedder
 from executor.embedding.recipe import find_recipe
 from executor.loading import Checkpoint
+from executor.prompts import PromptText
 from executor.request import PoolingParams, Request
 from executor.settings import EngineSettings
 from tests.support.api import running_server
@@ -44,13 +45,10 @@ def ready(embedding_model: Path) -> ReadyEmbedder:
 
 
 def embed(ready: ReadyEmbedder, texts: list[str]) -> NDArray[np.float32]:
+    encoded = ready.texts.encode_batch([PromptText(text=text, longest=256) for text in texts])
     requests = [
-        Request(
-            id=str(index),
-            prompt_token_ids=tuple(ready.texts.encode(text, longest=256)),
-            pooling=PoolingParams(),
-        )
-        for index, text in enumerate(texts)
+        Request(id=str(index), prompt_token_ids=tuple(token_ids), pooling=PoolingParams())
+        for index, token_ids in enumerate(encoded)
     ]
     vectors = {done.request_id: done.embedding for done in ready.engine.run(requests)}
     found = [np.frombuffer(vectors[str(index)] or b"", "<f4") for index in range(len(texts))]

@@ -15,6 +15,8 @@ from executor.forecast import Forecast
 from executor.loading import Checkpoint
 from executor.request import Choice, Request, SamplingParams
 from executor.settings import EngineSettings
+from tests.support.prompts import chat_ids
+from tests.support.reference import generate
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
@@ -50,7 +52,7 @@ CONFIGURATIONS = {
 def prompts(default_model: Path) -> list[tuple[int, ...]]:
     ready = build(default_model, max_num_seqs=1)
     return [
-        tuple(ready.tokenizer.render_chat([{"role": "user", "content": prompt}]))
+        tuple(chat_ids(ready.tokenizer, [{"role": "user", "content": prompt}]))
         for prompt in PROMPTS
     ]
 
@@ -92,13 +94,7 @@ def confirmed(
 
 
 def generated(reference: Any, prompt: tuple[int, ...]) -> list[int]:
-    tokens: list[int] = reference.generate(
-        torch.tensor([prompt]),
-        attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
-        do_sample=False,
-        max_new_tokens=NEW_TOKENS,
-    )[0, len(prompt) :].tolist()
-    return tokens
+    return generate(reference, prompt, max_new_tokens=NEW_TOKENS)
 
 
 def greedily(ready: ReadyEngine, prompts: Sequence[tuple[int, ...]]) -> list[Choice]:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import pytest
 from batchjobs.cli.exits import Exit
 from tests.support.api import jsonl, running_server
 from tests.support.cli import run
+from tests.support.processes import python
 from tests.support.tiny_models import save_tiny, tiny_config
 
 MODEL = "tiny"
@@ -65,21 +65,15 @@ class RunningWorker:
 
 @contextmanager
 def running_worker(log: Path) -> Iterator[RunningWorker]:
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "batchjobs", "worker", "--metrics-port", "0"],
-            env=os.environ | {"BATCHJOBS_LOG_FORMAT": "json"},
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "Waiting for jobs. Ctrl-C ends it.\n"
-            yield RunningWorker(process, log)
-        finally:
-            process.kill()
-            process.communicate()
+    command = ("-m", "batchjobs", "worker", "--metrics-port", "0")
+    environment = os.environ | {"BATCHJOBS_LOG_FORMAT": "json"}
+    with (
+        log.open("w") as errors,
+        python(*command, environment=environment, stderr=errors) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "Waiting for jobs. Ctrl-C ends it.\n"
+        yield RunningWorker(process, log)
 
 
 def new_batch(client: httpx2.Client) -> str:

@@ -13,6 +13,7 @@ from executor.build import ReadyEngine, build_engine
 from executor.loading import Checkpoint
 from executor.request import Request, SamplingParams
 from executor.settings import EngineSettings
+from tests.support.reference import generate
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -55,22 +56,11 @@ def test_greedy_answers_with_penalties_equal_generate(ready: ReadyEngine, refere
             name = f"{index} {kind}"
             sampling = SamplingParams(temperature=0, max_tokens=NEW_TOKENS, **ours)
             requests.append(Request(id=name, prompt_token_ids=prompt, sampling=sampling))
-            expected[name] = generate(reference, prompt, **theirs)
+            expected[name] = generate(reference, prompt, max_new_tokens=NEW_TOKENS, **theirs)
     answers = {c.request_id: c.choices[0] for c in ready.engine.run(requests)}
     for name, tokens in expected.items():
         without_end = [token for token in tokens if token not in ready.tokenizer.eos_token_ids]
         assert list(answers[name].token_ids) == without_end, name
-
-
-def generate(reference: Any, prompt: tuple[int, ...], **options: Any) -> list[int]:
-    tokens: list[int] = reference.generate(
-        torch.tensor([prompt]),
-        attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
-        do_sample=False,
-        max_new_tokens=NEW_TOKENS,
-        **options,
-    )[0, len(prompt) :].tolist()
-    return tokens
 
 
 def test_seeded_answers_are_the_same_alone_and_in_company(ready: ReadyEngine) -> None:

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from batchjobs.endpoints import ENDPOINTS
 from batchjobs.endpoints.base import LineContext, ModelContext
+from batchjobs.endpoints.drafts import prepare_alone
 from executor.build import ReadyEngine, build_engine
 from executor.loading import Checkpoint
 from executor.request import Completion, Request, SamplingParams
@@ -106,7 +107,9 @@ def test_a_line_scores_a_continuation_as_harnesses_ask(
         for context, word in zip(contexts, (" yes", " banana"), strict=True)
     ]
     body = {"model": "m", "prompt": prompts, "max_tokens": 0, "echo": True, "logprobs": 1}
-    completions = {c.request_id: c for c in ready.engine.run(endpoint.prepare(body, line, model))}
+    completions = {
+        c.request_id: c for c in ready.engine.run(prepare_alone(endpoint, body, line, model))
+    }
     answer = endpoint.respond(body, line, model, [completions["0"], completions["1"]])
     for prompt, choice in zip(prompts, answer["choices"], strict=True):
         expected = own_logprobs(reference, tuple(prompt))

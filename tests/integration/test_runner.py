@@ -115,7 +115,9 @@ def after(count: int, act: Callable[[], object]) -> Callable[[Progress], None]:
     return watch
 
 
-def test_manifest_names_the_engines_that_computed_the_results(deployment: Deployment) -> None:
+def test_manifest_and_batch_name_the_engines_that_computed_the_results(
+    deployment: Deployment,
+) -> None:
     job_id = start_job(deployment, chats(3))
     run(deployment)
     done = load_job(deployment, job_id)
@@ -123,6 +125,7 @@ def test_manifest_names_the_engines_that_computed_the_results(deployment: Deploy
         named = json.loads(stream.read())["system_fingerprints"]
     found = {line["response"]["body"]["system_fingerprint"] for line in outputs(deployment, done)}
     assert named == sorted(found)
+    assert done.system_fingerprints == named
 
 
 def test_results_are_stored_at_once_when_many_are_waiting(
@@ -239,7 +242,7 @@ def test_fault_of_ours_fails_only_the_line_that_met_it(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Faulty(ByteTokenizer):
-        def render_chat(self, messages: Sequence[dict[str, Any]], **settings: Any) -> list[int]:
+        def render_chat(self, messages: Sequence[dict[str, Any]], **settings: Any) -> str:
             if "line-1" in messages[0]["content"]:
                 raise RuntimeError("a bug")
             return super().render_chat(messages, **settings)

@@ -18,6 +18,7 @@ from executor.build import ReadyEngine, build_engine
 from executor.loading import Checkpoint
 from executor.request import Choice, FinishReason, Grammar, GrammarKind, Request, SamplingParams
 from executor.settings import EngineSettings
+from tests.support.prompts import chat_ids
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(1800)]
 
@@ -57,7 +58,7 @@ def ask(
         params: dict[str, Any] = {"temperature": 0.0, "seed": 7, "max_tokens": 200, **sampling}
         return Request(
             id=name,
-            prompt_token_ids=tuple(ready.tokenizer.render_chat([message])),
+            prompt_token_ids=tuple(chat_ids(ready.tokenizer, [message])),
             sampling=SamplingParams(grammar=grammar, **params),
         )
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ from batchjobs import api_keys
 from batchjobs.deployment import Deployment
 from batchjobs.models import DEFAULT_TENANT
 from tests.support.jobs import ENDPOINT, request_line
+from tests.support.processes import environment_of, python
 
 STOP_SECONDS = 20
 
@@ -61,24 +60,12 @@ def bearer(secret: str) -> dict[str, str]:
     return {"authorization": f"Bearer {secret}"}
 
 
-def environment_of(home: Path, settings: Mapping[str, Any]) -> dict[str, str]:
-    """This process's, with these settings for a process of ours."""
-    named = {f"BATCHJOBS_{name.upper()}": str(value) for name, value in settings.items()}
-    return os.environ | {"BATCHJOBS_HOME": str(home)} | named
-
-
 @contextmanager
 def running_server(home: Path, arguments: Sequence[str] = (), **settings: Any) -> Iterator[Server]:
     """`batchjobs serve` in a process of its own, stopped well at the end unless it was killed."""
     settings = {"log_level": "warning", **settings}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "batchjobs", "serve", "--port", "0", *arguments],
-        env=environment_of(home, settings),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    command = ("-m", "batchjobs", "serve", "--port", "0", *arguments)
+    with python(*command, environment=environment_of(home, settings)) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         assert url, process.communicate()[1]
@@ -87,9 +74,6 @@ def running_server(home: Path, arguments: Sequence[str] = (), **settings: Any) -
             process.terminate()
             _, complaints = process.communicate(timeout=STOP_SECONDS)
             assert (process.returncode, complaints) == (0, "")
-    finally:
-        process.kill()
-        process.communicate()
 
 
 class Server:
@@ -106,7 +90,8 @@ class Server:
 @contextmanager
 def service_worker(home: Path, engine: str, **settings: Any) -> Iterator[subprocess.Popen[str]]:
     """A worker of `tests.support.service_worker`; it is dead when the context ends."""
-    with _process(home, settings, "tests.support.service_worker", engine) as process:
+    command = ("-m", "tests.support.service_worker", engine)
+    with python(*command, environment=environment_of(home, settings), stderr=None) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield process
@@ -115,23 +100,6 @@ def service_worker(home: Path, engine: str, **settings: Any) -> Iterator[subproc
 @contextmanager
 def beat(home: Path, **settings: Any) -> Iterator[subprocess.Popen[str]]:
     """`batchjobs beat`; it is dead when the context ends."""
-    with _process(home, settings, "batchjobs", "beat") as process:
+    environment = environment_of(home, settings)
+    with python("-m", "batchjobs", "beat", environment=environment, stderr=None) as process:
         yield process
-
-
-@contextmanager
-def _process(
-    home: Path, settings: Mapping[str, Any], *module: str
-) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", *module],
-        env=environment_of(home, settings),
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()

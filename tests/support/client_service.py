@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +10,7 @@ from batchjobs.deployment import Deployment
 from batchjobs.settings import Settings
 from tests.support.api import STOP_SECONDS, running_server
 from tests.support.engines import add_models
+from tests.support.processes import environment_of, python
 from tests.support.standing_worker import READY
 
 POLL_SECONDS = 0.1
@@ -29,21 +27,11 @@ def running_service(home: Path, *models: str) -> Iterator[str]:
 
 @contextmanager
 def _standing_worker(home: Path) -> Iterator[None]:
-    settings = {"BATCHJOBS_HOME": str(home), "BATCHJOBS_POLL_SECONDS": str(POLL_SECONDS)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.standing_worker"],
-        env=os.environ | settings,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    environment = environment_of(home, {"poll_seconds": POLL_SECONDS})
+    with python("-m", "tests.support.standing_worker", environment=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == READY, process.communicate()[1]
         yield
         process.terminate()
         _, complaints = process.communicate(timeout=STOP_SECONDS)
         assert (process.returncode, complaints) == (0, "")
-    finally:
-        process.kill()
-        process.communicate()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Sequence
 
 from batchjobs.endpoints.base import EmbeddingFacts, LineContext, ModelContext
+from executor.prompts import PromptText
 from executor.request import Choice, Completion, FinishReason, TokenLogprob
 from tests.support.tokenizer import ByteTokenizer
 
@@ -15,19 +16,17 @@ MODEL = ModelContext(
 )
 
 
-def encode_marked(
-    text: str,
-    *,
-    special_tokens: bool = True,
-    longest: int | None = None,
-    side: Literal["left", "right"] | None = None,
-) -> list[int]:
+def encode_marked(prompts: Sequence[PromptText]) -> list[list[int]]:
     """A token a byte, between `<` and `>`."""
-    data = text.encode()
-    if longest is not None:
-        kept = max(0, longest - 2 * special_tokens)
-        data = data[max(0, len(data) - kept) :] if side == "left" else data[:kept]
-    return list(b"<" + data + b">" if special_tokens else data)
+    return [_encode_marked(prompt) for prompt in prompts]
+
+
+def _encode_marked(prompt: PromptText) -> list[int]:
+    data = prompt.text.encode()
+    if prompt.longest is not None:
+        kept = max(0, prompt.longest - 2 * prompt.special_tokens)
+        data = data[max(0, len(data) - kept) :] if prompt.side == "left" else data[:kept]
+    return list(b"<" + data + b">" if prompt.special_tokens else data)
 
 
 EMBEDDER = ModelContext(
@@ -35,7 +34,7 @@ EMBEDDER = ModelContext(
     tokenizer=ByteTokenizer(),
     max_model_len=100,
     fingerprint="fp_2",
-    embedding=EmbeddingFacts(encode=encode_marked, dimensions=3),
+    embedding=EmbeddingFacts(encode_batch=encode_marked, dimensions=3),
 )
 
 

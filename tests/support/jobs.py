@@ -128,6 +128,7 @@ def write_part(
     number: int = 0,
     lines: Collection[int] | None = None,
     failed: Collection[int] = (),
+    fingerprint: str | None = None,
 ) -> PartFacts:
     """A part object with results of `lines` (by default all of the shard), not yet committed."""
     results = [
@@ -136,7 +137,7 @@ def write_part(
         if lines is None or line.number in lines
     ]
     data = b"".join(dump_line(result) for result in results)
-    key = part_key(held.job_id, held.number, held.fence, number)
+    key = part_key(held.job_id, held.number, held.fence, number, fingerprint=fingerprint)
     deployment.store.put(key, data)
     failures = sum(result["outcome"] == "failed" for result in results)
     return PartFacts(
@@ -160,16 +161,16 @@ def answer(deployment: Deployment, held: Claim, **part: Any) -> None:
         claims.commit_part(session, held, facts)
 
 
-def complete(deployment: Deployment, held: Claim, *, failed: Collection[int] = ()) -> None:
+def complete(deployment: Deployment, held: Claim, **part: Any) -> None:
     """Commit results for all lines of the shard and end it."""
-    answer(deployment, held, failed=failed)
+    answer(deployment, held, **part)
     with deployment.database.write() as session:
         claims.finish(session, held)
 
 
-def complete_all(deployment: Deployment, job_id: str, *, failed: Collection[int] = ()) -> None:
+def complete_all(deployment: Deployment, job_id: str, **part: Any) -> None:
     while (held := claim(deployment, job_id=job_id)) is not None:
-        complete(deployment, held, failed=failed)
+        complete(deployment, held, **part)
     with deployment.database.write() as session:
         jobs.settle(session, deployment.clock, job_id)
 

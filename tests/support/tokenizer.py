@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from executor.prompts import PromptText
+
 TURN_END = 256
 NAMES = {TURN_END: b"<end>"}
 
@@ -32,7 +34,7 @@ class ByteTokenizer:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
+    ) -> str:
         if any(message["role"] == "system" for message in messages[1:]):
             raise ValueError("a system message must come first")
         self.rendered = {
@@ -40,17 +42,20 @@ class ByteTokenizer:
             "tools": list(tools),
             "variables": dict(variables or {}),
         }
-        tokens: list[int] = []
-        for message in messages:
-            tokens += [*f"{message['role']}:{message['content']}".encode(), TURN_END]
+        text = "".join(f"{message['role']}:{message['content']}<end>" for message in messages)
         if continue_final_message:
-            return tokens[:-1]
-        return (
-            [*tokens, *f"assistant:{self._opening}".encode()] if add_generation_prompt else tokens
-        )
+            return text.removesuffix("<end>")
+        return f"{text}assistant:{self._opening}" if add_generation_prompt else text
 
     def encode(self, text: str) -> list[int]:
-        return list(text.encode())
+        first, *others = text.split("<end>")
+        ids = list(first.encode())
+        for other in others:
+            ids += [TURN_END, *other.encode()]
+        return ids
+
+    def encode_batch(self, prompts: Sequence[PromptText]) -> list[list[int]]:
+        return [self.encode(prompt.text) for prompt in prompts]
 
     def special_token_id(self, name: str) -> int | None:
         return next((token for token, own in NAMES.items() if own == name.encode()), None)

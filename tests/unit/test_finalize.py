@@ -163,6 +163,28 @@ def test_published_job_has_final_counts_and_files_with_rows(deployment: Deployme
     assert (output.bytes, output.sha256) == (len(data), hashlib.sha256(data).hexdigest())
 
 
+def test_published_job_names_every_engine_that_computed_results(deployment: Deployment) -> None:
+    job_id = start_job(deployment, requests(4), shard_max_lines=4)
+    held = must_claim(deployment)
+    answer(deployment, held, number=0, lines=[1], fingerprint="fp_b_int8")
+    answer(deployment, held, number=1, lines=[2], fingerprint="fp_a")
+    answer(deployment, held, number=2, lines=[3], failed=[3], fingerprint="fp_b_int8")
+    answer(deployment, held, number=3, lines=[4])
+    with deployment.database.write() as session:
+        claims.finish(session, held)
+        jobs.settle(session, deployment.clock, job_id)
+    assert load_job(deployment, job_id).system_fingerprints is None
+    finalize(deployment, job_id)
+    assert load_job(deployment, job_id).system_fingerprints == ["fp_a", "fp_b_int8"]
+
+
+def test_published_job_of_which_nothing_ran_names_no_engine(deployment: Deployment) -> None:
+    job_id = start_job(deployment, requests(2))
+    cancel(deployment, job_id)
+    assert finalize(deployment, job_id)
+    assert load_job(deployment, job_id).system_fingerprints is None
+
+
 def test_parts_are_removed_after_publishing(deployment: Deployment) -> None:
     job_id = start_job(deployment, requests(3))
     complete_all(deployment, job_id)

@@ -21,6 +21,9 @@ LIGHT_ROOMS = (
     "batchjobs.store",
 )
 
+PLAIN = {"executor.request", "executor.prompts", "executor.characters"}
+"""What endpoints may know of the executor: values, and what needs nothing."""
+
 
 def modules(package: str) -> Iterator[tuple[str, Path]]:
     for path in sorted((ROOT / package).rglob("*.py")):
@@ -44,7 +47,7 @@ def may_import(module: str, name: str) -> bool:
     """Whether a module of batchjobs may import `name` of the executor."""
     if module.startswith("batchjobs.worker."):
         return True
-    return module.startswith("batchjobs.endpoints.") and name == "executor.request"
+    return module.startswith("batchjobs.endpoints.") and name in PLAIN
 
 
 def test_the_executor_knows_nothing_of_the_service() -> None:

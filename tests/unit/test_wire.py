@@ -79,6 +79,7 @@ def test_a_fresh_batch_has_every_key_and_nothing_known() -> None:
         "models": [],
         "cached_tokens": 0,
         "priority": 0,
+        "system_fingerprints": None,
     }
 
 

@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, Protocol
 
 from batchjobs.worker.bench import words
+from executor.prompts import PromptText
 from executor.request import Request, SamplingParams
 
 Messages = list[dict[str, Any]]
@@ -27,7 +28,9 @@ Draft = tuple[Messages, int]
 class Renderer(Protocol):
     """The part of a tokenizer that writing prompts needs."""
 
-    def render_chat(self, messages: Sequence[dict[str, Any]]) -> list[int]: ...
+    def render_chat(self, messages: Sequence[dict[str, Any]]) -> str: ...
+
+    def encode_batch(self, prompts: Sequence[PromptText]) -> list[list[int]]: ...
 
 
 DEFAULT_REQUESTS = {"mixed": 128, "prefix": 128, "templated": 512}
@@ -47,7 +50,7 @@ def generate(name: str, tokenizer: Renderer, count: int) -> list[Request]:
     return [
         Request(
             id=f"{name}-{number:04}",
-            prompt_token_ids=tuple(tokenizer.render_chat(messages)),
+            prompt_token_ids=tuple(_encode(messages, tokenizer)),
             sampling=SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True),
         )
         for number, (messages, max_tokens) in enumerate(drafts)
@@ -82,7 +85,7 @@ def _long(random: Random, tokenizer: Renderer, tokens: int) -> str:
     note = ""
     while True:
         longer = f"{note} {words.sentence(random)}".strip()
-        fits = len(tokenizer.render_chat(_user(f"Note: {longer}\n\n{task}"))) <= tokens
+        fits = len(_encode(_user(f"Note: {longer}\n\n{task}"), tokenizer)) <= tokens
         if fits or not note:
             note = longer
         if not fits:
@@ -120,10 +123,15 @@ def _templated(random: Random, tokenizer: Renderer, count: int) -> Iterator[Draf
 def _template(random: Random, tokenizer: Renderer, head: str) -> str:
     """`head` with examples until it has its length."""
     text, number = head, 0
-    while len(tokenizer.render_chat(_user(text))) < _TEMPLATE_TOKENS:
+    while len(_encode(_user(text), tokenizer)) < _TEMPLATE_TOKENS:
         number += 1
         text += f"{number}. {words.sentence(random)}\n"
     return text
+
+
+def _encode(messages: Messages, tokenizer: Renderer) -> list[int]:
+    prompt = PromptText(text=tokenizer.render_chat(messages), special_tokens=False)
+    return tokenizer.encode_batch([prompt])[0]
 
 
 def _user(text: str) -> Messages:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from batchjobs.endpoints import ENDPOINTS
 from batchjobs.endpoints.base import LineContext, ModelContext, check_task
+from batchjobs.endpoints.drafts import prepare_alone
 from batchjobs.envelope import read_body
 from batchjobs.errors import InvalidFileError, InvalidRequestError
 from batchjobs.jsonl import RawLine, parse_object, read_lines
@@ -48,7 +49,7 @@ def _prepare(raw: RawLine, path: Path, model: ModelContext) -> list[Request]:
         if problem := endpoint.check(body):
             raise InvalidRequestError(problem.message)
         check_task(endpoint, model)
-        prepared = endpoint.prepare(body, _context(raw.number), model)
+        prepared = prepare_alone(endpoint, body, _context(raw.number), model)
     except InvalidRequestError as wrong:
         raise InvalidFileError(f"{path}, line {raw.number}: {wrong.message}") from wrong
     return [replace(request, id=f"{raw.number}:{request.id}") for request in prepared]

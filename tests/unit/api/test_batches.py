@@ -78,6 +78,7 @@ def test_created_batch_is_validating(client: TestClient) -> None:
         "models": [],
         "cached_tokens": 0,
         "priority": 0,
+        "system_fingerprints": None,
     }
     assert client.get(f"/v1/batches/{batch['id']}").json() == batch
 

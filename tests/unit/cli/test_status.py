@@ -120,5 +120,13 @@ def test_what_is_expected_of_a_job_is_shown_where_it_is_known() -> None:
     assert not {name for name, _ in facts(Batch(bare), {})} & set(names)
 
 
+def test_what_computed_a_job_is_shown_once_it_is_known() -> None:
+    bare = {"id": "batch_1", "status": "completed", "request_counts": {}}
+    told = bare | {"system_fingerprints": ["fp_1", "fp_1_int8"]}
+    assert dict(facts(Batch(told), {}))["computed by"] == "fp_1, fp_1_int8"
+    for unknown in (bare, bare | {"system_fingerprints": None}):
+        assert "computed by" not in dict(facts(Batch(unknown), {}))
+
+
 def test_list_of_nothing_says_how_to_begin(data: Path) -> None:
     assert "batchjobs submit" in run("list").stdout

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from batchjobs.endpoints import ENDPOINTS
+from batchjobs.endpoints.drafts import prepare_alone
 from executor.fake import ByteTokenizer as VocabularyOfBytes
 from executor.llguidance_grammar import LLGuidance
 from executor.request import Grammar
@@ -43,7 +44,7 @@ def grammar_of(template: str, *, opening: str = "", **body: Any) -> Grammar | No
     tokenizer = ByteTokenizer(template, variables=["tools"], opening=opening)
     model = replace(MODEL, tokenizer=tokenizer, max_model_len=10_000)
     messages = [{"role": "user", "content": "Hi"}]
-    [request] = CHATS.prepare({"model": "m", "messages": messages, **body}, LINE, model)
+    [request] = prepare_alone(CHATS, {"model": "m", "messages": messages, **body}, LINE, model)
     return request.sampling.grammar
 
 

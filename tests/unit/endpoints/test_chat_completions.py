@@ -8,6 +8,7 @@ import pytest
 
 from batchjobs.endpoints.base import LineProblem
 from batchjobs.endpoints.chat_completions import ChatCompletions
+from batchjobs.endpoints.drafts import prepare_alone
 from batchjobs.errors import BatchJobsError, InvalidRequestError
 from executor.request import Completion, FinishReason, Request, TokenLogprob
 from tests.support.endpoint import LINE, MODEL, choice, completion
@@ -20,7 +21,7 @@ GOOD: dict[str, Any] = {"model": "gpt-4o-mini", "messages": HI}
 
 
 def prepare(**parameters: Any) -> Request:
-    (request,) = CHAT.prepare(GOOD | parameters, LINE, MODEL)
+    (request,) = prepare_alone(CHAT, GOOD | parameters, LINE, MODEL)
     return request
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from batchjobs.endpoints.chat_completions import ChatCompletions
 from batchjobs.endpoints.chats import ChatSettings, read_turn
+from batchjobs.endpoints.drafts import prepare_alone
 from batchjobs.endpoints.templates import template_of
 from batchjobs.errors import InvalidRequestError
 from executor.request import Choice, FinishReason
@@ -29,13 +30,13 @@ MISTRAL = ByteTokenizer(chat_templates.MISTRAL, variables=["tools"])
 def answer(tokenizer: ByteTokenizer, *choices: Choice, **parameters: Any) -> dict[str, Any]:
     body = {"model": "gpt-4o-mini", "messages": [HI], **parameters}
     model = replace(MODEL, tokenizer=tokenizer, max_model_len=1000)
-    CHAT.prepare(body, LINE, model)
+    prepare_alone(CHAT, body, LINE, model)
     return CHAT.respond(body, LINE, model, [completion(*choices)])
 
 
 def prepare(tokenizer: ByteTokenizer, **parameters: Any) -> None:
     body = {"model": "gpt-4o-mini", "messages": [HI], **parameters}
-    CHAT.prepare(body, LINE, replace(MODEL, tokenizer=tokenizer))
+    prepare_alone(CHAT, body, LINE, replace(MODEL, tokenizer=tokenizer))
 
 
 def test_a_call_is_the_message_and_the_reason_to_finish() -> None:
@@ -187,7 +188,7 @@ def test_the_template_is_given_what_the_line_asks_for() -> None:
 
 def prompt(**parameters: Any) -> bytes:
     body = {"model": "gpt-4o-mini", "messages": [HI, {"role": "assistant", "content": "Ho"}]}
-    (request,) = CHAT.prepare(body | parameters, LINE, MODEL)
+    (request,) = prepare_alone(CHAT, body | parameters, LINE, MODEL)
     return bytes(token % 256 for token in request.prompt_token_ids)
 
 
@@ -202,8 +203,8 @@ def test_the_last_message_can_be_continued() -> None:
 
 def test_messages_that_the_template_makes_nothing_of_are_refused() -> None:
     class Silent(ByteTokenizer):
-        def render_chat(self, *messages: Any, **settings: Any) -> list[int]:
-            return []
+        def render_chat(self, *messages: Any, **settings: Any) -> str:
+            return ""
 
     with pytest.raises(InvalidRequestError, match="makes nothing of it"):
         prepare(Silent())

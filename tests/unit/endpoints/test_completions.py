@@ -8,6 +8,7 @@ import pytest
 
 from batchjobs.endpoints.base import LineProblem
 from batchjobs.endpoints.completions import MAX_PROMPTS, Completions, prompt_seed
+from batchjobs.endpoints.drafts import prepare_alone
 from batchjobs.errors import InvalidRequestError
 from executor.request import Completion, Request, TokenLogprob
 from tests.support.endpoint import LINE, MODEL, choice, completion
@@ -18,7 +19,7 @@ GOOD: dict[str, Any] = {"model": "gpt-4o-mini", "prompt": "Once"}
 
 
 def prepare(**parameters: Any) -> list[Request]:
-    return COMPLETIONS.prepare(GOOD | parameters, LINE, MODEL)
+    return prepare_alone(COMPLETIONS, GOOD | parameters, LINE, MODEL)
 
 
 def refusal(**parameters: Any) -> InvalidRequestError:

@@ -10,6 +10,7 @@ import pytest
 
 from batchjobs.endpoints.base import ModelContext, Task, check_task
 from batchjobs.endpoints.chat_completions import ChatCompletions
+from batchjobs.endpoints.drafts import prepare_alone
 from batchjobs.endpoints.embedding_input import count_inputs
 from batchjobs.endpoints.embeddings import Embeddings
 from batchjobs.errors import InvalidRequestError
@@ -27,7 +28,7 @@ def model(**facts: Any) -> ModelContext:
 def prompts(
     body: dict[str, Any], context: ModelContext = EMBEDDER
 ) -> list[tuple[tuple[int, ...], PoolingParams | None]]:
-    requests = Embeddings().prepare({"model": "m", **body}, LINE, context)
+    requests = prepare_alone(Embeddings(), {"model": "m", **body}, LINE, context)
     assert [request.id for request in requests] == [str(i) for i in range(len(requests))]
     return [(request.prompt_token_ids, request.pooling) for request in requests]
 

@@ -12,6 +12,7 @@ from openai.types.responses import response_input_item_param as items
 
 from batchjobs.endpoints import ENDPOINTS
 from batchjobs.endpoints.base import Task
+from batchjobs.endpoints.drafts import prepare_alone
 from batchjobs.endpoints.support import Support
 from batchjobs.errors import InvalidRequestError
 from tests.support.chat_templates import HERMES
@@ -44,7 +45,7 @@ def test_every_endpoint_is_on_the_page() -> None:
 def prepare(url: str, name: str, value: object) -> object:
     endpoint = ENDPOINTS[url]
     model = EMBEDDER if endpoint.task is Task.EMBED else MODEL
-    return endpoint.prepare(GOOD[url] | {name: value}, LINE, model)
+    return prepare_alone(endpoint, GOOD[url] | {name: value}, LINE, model)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def complaint(url: str, body: dict[str, Any]) -> str | None:
     """What is wrong with the body, as the error's code."""
     model = replace(MODEL, tokenizer=ByteTokenizer(HERMES, variables=["tools"]))
     try:
-        ENDPOINTS[url].prepare(GOOD[url] | body, LINE, model)
+        prepare_alone(ENDPOINTS[url], GOOD[url] | body, LINE, model)
     except InvalidRequestError as error:
         return error.code
     return None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from batchjobs.endpoints import ENDPOINTS
+from batchjobs.endpoints.drafts import prepare_alone
 from batchjobs.errors import InvalidRequestError
 from executor.request import SamplingParams
 from tests.support.endpoint import LINE, MODEL
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.parametrize("url", list(PROMPTS))
 
 def sampling(url: str, **parameters: Any) -> SamplingParams:
     body = {"model": "gpt-4o-mini", "max_tokens": 10, **PROMPTS[url], **parameters}
-    (request,) = ENDPOINTS[url].prepare(body, LINE, MODEL)
+    (request,) = prepare_alone(ENDPOINTS[url], body, LINE, MODEL)
     return request.sampling
 
 
@@ -265,7 +266,7 @@ def test_what_a_line_leaves_out_is_as_the_model_has_it(url: str) -> None:
     own = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.05}
     model = replace(MODEL, sampling=own)
     body = {"model": "gpt-4o-mini", "max_tokens": 10, **PROMPTS[url], "top_k": None, "top_p": 1}
-    [request] = ENDPOINTS[url].prepare(body, LINE, model)
+    [request] = prepare_alone(ENDPOINTS[url], body, LINE, model)
     params = request.sampling
     assert (params.temperature, params.top_k, params.repetition_penalty) == (0.6, 20, 1.05)
     assert params.top_p == 1
@@ -323,10 +324,10 @@ def test_unknown_parameters_that_are_null_are_absent(url: str) -> None:
 def test_unknown_parameters_are_left_out_where_they_are_ignored(url: str) -> None:
     lenient = replace(MODEL, ignore_unknown=True)
     body = {"model": "gpt-4o-mini", "max_tokens": 10, **PROMPTS[url]}
-    (request,) = ENDPOINTS[url].prepare(body | {"temprature": 0}, LINE, lenient)
+    (request,) = prepare_alone(ENDPOINTS[url], body | {"temprature": 0}, LINE, lenient)
     assert request.sampling == sampling(url)
     with pytest.raises(InvalidRequestError, match="'bad_words' is not supported"):
-        ENDPOINTS[url].prepare(body | {"bad_words": ["x"]}, LINE, lenient)
+        prepare_alone(ENDPOINTS[url], body | {"bad_words": ["x"]}, LINE, lenient)
 
 
 @pytest.mark.parametrize(("name", "value"), [("length_penalty", True), ("use_beam_search", 0)])

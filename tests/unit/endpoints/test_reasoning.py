@@ -43,7 +43,7 @@ def test_reasoning_is_told_from_the_answer(
     ],
 )
 def test_a_prompt_may_end_within_reasoning(prompt: str, is_open: bool) -> None:
-    assert opens_with_reasoning(list(prompt.encode()), ByteTokenizer()) is is_open
+    assert opens_with_reasoning(prompt) is is_open
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from openai.types.responses import Response
 
 from batchjobs.endpoints.base import LineProblem
+from batchjobs.endpoints.drafts import prepare_alone
 from batchjobs.endpoints.responses import Responses
 from batchjobs.errors import InvalidRequestError
 from executor.request import Choice, FinishReason, Request, SamplingParams
@@ -23,7 +24,7 @@ CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 
 def prepare(**parameters: Any) -> Request:
-    (request,) = RESPONSES.prepare(GOOD | parameters, LINE, QWEN3)
+    (request,) = prepare_alone(RESPONSES, GOOD | parameters, LINE, QWEN3)
     return request
 
 
@@ -287,7 +288,7 @@ def test_wrong_parameters_are_refused_by_name(
 
 def test_ignored_parameters_do_not_act() -> None:
     body = GOOD | {"n": 2, "max_tokens": 5, "logprobs": True}
-    (request,) = RESPONSES.prepare(body, LINE, replace(QWEN3, ignore_unknown=True))
+    (request,) = prepare_alone(RESPONSES, body, LINE, replace(QWEN3, ignore_unknown=True))
     assert request == prepare()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from batchjobs.endpoints import ENDPOINTS
+from batchjobs.endpoints.drafts import prepare_alone
 from batchjobs.endpoints.shapes import Shape, read_format, read_shape
 from batchjobs.errors import InvalidRequestError
 from executor.request import Grammar, GrammarKind
@@ -224,5 +225,5 @@ def _examples() -> list[str]:
 @pytest.mark.parametrize("line", [pytest.param(line, id=line["custom_id"]) for line in shown()])
 def test_what_the_guide_shows_is_taken(line: dict[str, Any]) -> None:
     model = replace(MODEL, max_model_len=1000)
-    [request] = ENDPOINTS[line["url"]].prepare(line["body"], LINE, model)
+    [request] = prepare_alone(ENDPOINTS[line["url"]], line["body"], LINE, model)
     assert request.sampling.grammar is not None

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from transformers import AutoTokenizer
 
 from executor.embedding.tokens import TextTokens
 from executor.loading import Checkpoint, load_tokenizer
+from executor.prompts import PromptText
 from tests.support.tiny_embedders import save_tiny_embedder
 
 
@@ -28,15 +29,20 @@ def text_of(folder: Path, ids: list[int]) -> str:
     return text
 
 
+def encode(tokens: TextTokens, text: str, **asked: Any) -> list[int]:
+    [ids] = tokens.encode_batch([PromptText(text=text, **asked)])
+    return ids
+
+
 def test_special_tokens_stand_around_a_text(tokens: TextTokens) -> None:
-    inner = tokens.encode("abc", special_tokens=False)
+    inner = encode(tokens, "abc", special_tokens=False)
     assert len(inner) == 3
-    assert tokens.encode("abc") == [1, *inner, 2]
+    assert encode(tokens, "abc") == [1, *inner, 2]
 
 
 def test_the_limit_and_padding_in_the_file_do_not_apply(tokens: TextTokens) -> None:
-    assert len(tokens.encode("a" * 40)) == 42
-    assert len(tokens.encode("")) == 2
+    assert len(encode(tokens, "a" * 40)) == 42
+    assert len(encode(tokens, "")) == 2
 
 
 @pytest.mark.parametrize(
@@ -56,7 +62,7 @@ def test_a_long_text_is_cut_on_the_side_that_is_asked(
     side: Literal["left", "right"] | None,
     kept: str,
 ) -> None:
-    ids = tokens.encode("abcdefgh", special_tokens=special_tokens, longest=5, side=side)
+    ids = encode(tokens, "abcdefgh", special_tokens=special_tokens, longest=5, side=side)
     assert len(ids) == 5
     assert text_of(folder, ids) == kept
     assert (ids[0], ids[-1]) == (1, 2) or not special_tokens
@@ -64,6 +70,5 @@ def test_a_long_text_is_cut_on_the_side_that_is_asked(
 
 def test_a_text_is_lowercased_where_the_model_wants_it(folder: Path) -> None:
     tokenizer = load_tokenizer(Checkpoint(source=str(folder)), vocab_size=128)
-    assert TextTokens(tokenizer, lowercases=True).encode("AbC") == TextTokens(tokenizer).encode(
-        "abc"
-    )
+    lowered = encode(TextTokens(tokenizer, lowercases=True), "AbC")
+    assert lowered == encode(TextTokens(tokenizer), "abc")

@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from executor.fake import ByteTokenizer
 from executor.loading import Checkpoint, load_tokenizer
+from executor.prompts import PromptText
 from executor.text import HfTokenizer, StopWatcher
 from tests.support.chat_templates import HERMES, LLAMA, MISTRAL, QWEN3
+from tests.support.prompts import chat_ids
 from tests.support.tiny_models import save_tiny, tiny_config
-from tests.support.tokenizer_families import byte_fallback, byte_level
+from tests.support.tokenizer_families import byte_fallback, byte_level, unigram
 
 
 def watch(text: str, stops: list[str]) -> tuple[int | None, StopWatcher]:
@@ -78,7 +81,7 @@ def tokenizer(folder: Path) -> HfTokenizer:
 
 
 def test_chat_is_rendered_by_the_models_own_template(tokenizer: HfTokenizer) -> None:
-    ids = tokenizer.render_chat([{"role": "user", "content": "ab"}])
+    ids = chat_ids(tokenizer, [{"role": "user", "content": "ab"}])
     assert ids[0] == 1
     assert ids[-1] == 2
     assert tokenizer.decode(ids) == "ab"
@@ -98,10 +101,10 @@ HI = {"role": "user", "content": "Hi"}
 def test_tools_are_written_by_the_models_own_template(template: str, folder: Path) -> None:
     tokenizer = with_template(template, folder)
     assert "tools" in tokenizer.template_variables
-    assert '"name":"add"' in tokenizer.decode(tokenizer.render_chat([HI], tools=[ADD])).replace(
+    assert '"name":"add"' in tokenizer.decode(chat_ids(tokenizer, [HI], tools=[ADD])).replace(
         '": "', '":"'
     )
-    assert "add" not in tokenizer.decode(tokenizer.render_chat([HI]))
+    assert "add" not in tokenizer.decode(chat_ids(tokenizer, [HI]))
 
 
 def test_calls_and_results_are_written_by_the_models_own_template(folder: Path) -> None:
@@ -109,7 +112,7 @@ def test_calls_and_results_are_written_by_the_models_own_template(folder: Path) 
     function = {"name": "add", "arguments": {"a": 1}}
     called = {"role": "assistant", "content": "", "tool_calls": [{"function": function}]}
     result = {"role": "tool", "content": "2", "tool_call_id": "x"}
-    text = tokenizer.decode(tokenizer.render_chat([HI, called, result]))
+    text = tokenizer.decode(chat_ids(tokenizer, [HI, called, result]))
     assert '{"name": "add", "arguments": {"a": 1}}' in text
     assert text.index("tool_call>") < text.index("<|im_start|>tool")
 
@@ -117,19 +120,19 @@ def test_calls_and_results_are_written_by_the_models_own_template(folder: Path) 
 def test_switches_reach_the_template(folder: Path) -> None:
     tokenizer = with_template(QWEN3, folder)
     assert tokenizer.template_variables >= {"enable_thinking", "add_generation_prompt"}
-    off = tokenizer.decode(tokenizer.render_chat([HI], variables={"enable_thinking": False}))
+    off = tokenizer.decode(chat_ids(tokenizer, [HI], variables={"enable_thinking": False}))
     assert off.endswith("</think>")
-    assert "think" not in tokenizer.decode(tokenizer.render_chat([HI]))
+    assert "think" not in tokenizer.decode(chat_ids(tokenizer, [HI]))
 
 
 def test_the_last_message_can_stay_open(folder: Path) -> None:
     tokenizer = with_template(HERMES, folder)
     said = [HI, {"role": "assistant", "content": "Once upon"}]
     text = tokenizer.decode(
-        tokenizer.render_chat(said, add_generation_prompt=False, continue_final_message=True)
+        chat_ids(tokenizer, said, add_generation_prompt=False, continue_final_message=True)
     )
     assert text.endswith("Once upon")
-    assert tokenizer.decode(tokenizer.render_chat(said, add_generation_prompt=False)).endswith(
+    assert tokenizer.decode(chat_ids(tokenizer, said, add_generation_prompt=False)).endswith(
         "Once upon<|im_end|>"
     )
 
@@ -158,10 +161,10 @@ def test_template_that_refuses_gives_its_reason(folder: Path) -> None:
     strict.chat_template = "{{ raise_exception('roles must alternate') }}"
     refusing = HfTokenizer(strict, frozenset(), 128)
     with pytest.raises(ValueError, match="chat template refuses it: roles must alternate"):
-        refusing.render_chat([{"role": "user", "content": "ab"}])
+        chat_ids(refusing, [{"role": "user", "content": "ab"}])
     strict.chat_template = None
     with pytest.raises(ValueError, match="no chat template; use /v1/completions"):
-        refusing.render_chat([{"role": "user", "content": "ab"}])
+        chat_ids(refusing, [{"role": "user", "content": "ab"}])
 
 
 def test_token_bytes_of_all_tokens_join_to_the_text(tokenizer: HfTokenizer) -> None:
@@ -202,3 +205,29 @@ def test_end_of_sequence_ids_come_from_tokenizer_and_generation_config(
     assert tokenizer.eos_token_ids == {2}
     save_tiny(tmp_path, tiny_config("llama", eos_token_id=[2, 7]))
     assert load_tokenizer(Checkpoint(source=str(tmp_path)), vocab_size=128).eos_token_ids == {2, 7}
+
+
+TEXTS = ["", "no", "no no 👋", "é </s> no", "</s></s>", " no  ", "no " * 50]
+
+
+@pytest.mark.parametrize("family", [byte_level, byte_fallback, unigram])
+@pytest.mark.parametrize("special_tokens", [True, False])
+def test_texts_together_are_encoded_as_transformers_encodes_each(
+    family: Callable[[], HfTokenizer], special_tokens: bool
+) -> None:
+    tokenizer = family()
+    own = tokenizer._tokenizer
+    _put_around(own.backend_tokenizer, "</s>")
+    prompts = [PromptText(text=text, special_tokens=special_tokens) for text in TEXTS]
+    assert tokenizer.encode_batch(prompts) == [
+        own(text, add_special_tokens=special_tokens)["input_ids"] for text in TEXTS
+    ]
+    assert tokenizer.encode_batch([]) == []
+
+
+def _put_around(tokenizer: Any, token: str) -> None:
+    """As models do that have a token before and one behind every text."""
+    special = [(token, tokenizer.token_to_id(token))]
+    tokenizer.post_processor = TemplateProcessing(
+        single=f"{token} $A {token}", pair=None, special_tokens=special
+    )

@@ -8,8 +8,6 @@
   let chart = null;
   let drawn = "";
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
   const number = (cell) => (cell.dataset.value === "" ? null : Number(cell.dataset.value));
 
   const read = (table) => {
@@ -19,14 +17,6 @@
     const rates = models.map((_, model) => rows.map((row) => number(row.cells[model + 1])));
     return { models, data: [minutes, ...rates] };
   };
-
-  const axis = (options) => ({
-    stroke: colour("--soft"),
-    font: "12px system-ui, sans-serif",
-    grid: { stroke: colour("--line"), width: 1 },
-    ticks: { show: false },
-    ...options,
-  });
 
   const series = (label, number, all) => ({
     label,

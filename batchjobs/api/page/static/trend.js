@@ -9,8 +9,6 @@
   const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
   const charts = [];
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
   const read = (holder) => {
     const rows = [...document.getElementById(holder.dataset.trend).tBodies[0].rows];
     const numbers = (name) => rows.map((row) => Number(row.dataset[name]));
@@ -65,14 +63,6 @@
     const room = Math.max(isShare ? 0.02 : 0, 0.08 * (most - least)) || 0.1 * Math.abs(most);
     return [isShare ? Math.max(0, least - room) : least - room, isShare ? Math.min(1, most + room) : most + room];
   };
-
-  const axis = (options) => ({
-    stroke: colour("--soft"),
-    font: "12px system-ui, sans-serif",
-    grid: { stroke: colour("--line"), width: 1 },
-    ticks: { show: false },
-    ...options,
-  });
 
   const day = (rows, index) => {
     const row = rows[index];

@@ -53,6 +53,16 @@ def test_job_that_runs_tells_how_far_it_is(client: TestClient, running: str) -> 
     assert 'data-every="2"' in page
 
 
+def test_job_that_has_ended_says_what_computed_it(
+    deployment: Deployment, client: TestClient
+) -> None:
+    job_id = start_job(deployment, REQUESTS)
+    complete_all(deployment, job_id, fingerprint="fp_ab_int8")
+    assert "Computed by" not in words(client.get(f"/jobs/{job_id}").text)
+    finalize(deployment, job_id)
+    assert "Computed by fp_ab_int8" in words(client.get(f"/jobs/{job_id}").text)
+
+
 def test_job_that_has_ended_is_not_looked_at_again(client: TestClient, ended: str) -> None:
     page = client.get(f"/jobs/{ended}").text
     assert "data-every" not in page

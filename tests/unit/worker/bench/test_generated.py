@@ -12,16 +12,18 @@ import pytest
 
 from batchjobs.worker.bench.generated import DEFAULT_REQUESTS, generate
 from executor.loading import Checkpoint, load_tokenizer
+from executor.prompts import PromptText
 from executor.request import Request
 
 
 class Words:
     """About a token a word, as real tokenizers have for English."""
 
-    def render_chat(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        return [
-            hash(word) for m in messages for word in ("<start>", *m["content"].split(), "<end>")
-        ]
+    def render_chat(self, messages: Sequence[dict[str, Any]]) -> str:
+        return " ".join(f"<start> {message['content']} <end>" for message in messages)
+
+    def encode_batch(self, prompts: Sequence[PromptText]) -> list[list[int]]:
+        return [[hash(word) for word in prompt.text.split()] for prompt in prompts]
 
 
 def prompts(requests: list[Request]) -> list[int]:

@@ -1,0 +1,17 @@
+"""Which engines computed a job's results."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column(
+        "jobs", sa.Column("system_fingerprints", sa.JSON(none_as_null=True), nullable=True)
+    )
