@@ -57,10 +57,27 @@ _CACHE_LINE = 64
 _chunks = _Chunks()
 
 
-def in_huge_pages(tensor: Tensor) -> Tensor:
-    """A contiguous copy of a tensor on the CPU that is read again and again, like a weight."""
-    copied = _chunks.take(tensor.nbytes).view(tensor.dtype).view(tensor.shape)
-    return copied.copy_(tensor)
+def in_huge_pages(tensor: Tensor, *, stays: bool = True) -> Tensor:
+    """A contiguous copy of a tensor on the CPU that is read again and again, like a weight. One
+    that does not stay is laid into memory of its own (`passing`)."""
+    if stays:
+        memory = _chunks.take(tensor.nbytes)
+    else:
+        memory = passing(tensor.nbytes)
+        prefer_huge_pages(memory)
+    return memory.view(tensor.dtype).view(tensor.shape).copy_(tensor)
+
+
+def passing(size: int) -> Tensor:
+    """So many bytes on the CPU that go back to the system with the last tensor in them, however
+    much freed memory is kept (`keep_freed_memory`)."""
+    return torch.frombuffer(mmap.mmap(-1, size, **_PRIVATE), dtype=torch.uint8)
+
+
+_PRIVATE: dict[str, int] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
+"""Memory that processes share, as Python's is by default, has no huge pages."""
 
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4

@@ -60,10 +60,12 @@ class Panels:
     the answer is silu(gate) * up [..., N / 2].
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, *, gated: bool = False) -> None:
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, *, gated: bool = False, stays: bool = True
+    ) -> None:
         columns, inner = weight.shape
         width = vector_width()
-        panels = in_huge_pages(weight.view(-1, VECTORS * width, inner).transpose(1, 2))
+        panels = in_huge_pages(weight.view(-1, VECTORS * width, inner).transpose(1, 2), stays=stays)
         start = weight.new_zeros(columns) if bias is None else bias.contiguous()
         self.answers = columns // 2 if gated else columns
         self._counter = ctypes.c_int64()
@@ -77,9 +79,11 @@ class Panels:
         )
         self.call = Call(product_kernel(width, gated), ctypes.addressof(self._given))
 
-    def multiply(self, left: Tensor) -> Tensor:
+    def multiply(self, left: Tensor, product: Tensor | None = None) -> Tensor:
+        """Into `product`, which is contiguous [..., answers], if there is one."""
         left = left.contiguous()
-        product = left.new_empty(*left.shape[:-1], self.answers)
+        if product is None:
+            product = left.new_empty(*left.shape[:-1], self.answers)
         rows = left.numel() // self._given.inner
         if rows:
             self.prepare(left.data_ptr(), product.data_ptr(), rows)

@@ -32,7 +32,8 @@ def test_tensors_laid_into_huge_pages_keep_to_their_places() -> None:
     given = [numbers.view(3, 5, 7), numbers.half()[:9], torch.ones(40 * pages), numbers[::2]]
     given.append(numbers.view(3, 5, 7).transpose(0, 2))
     laid = [in_huge_pages(tensor) for tensor in given]
-    for tensor, copied in zip(given, laid, strict=True):
+    laid += [in_huge_pages(tensor, stays=False) for tensor in given]
+    for tensor, copied in zip(2 * given, laid, strict=True):
         assert torch.equal(tensor, copied)
         assert copied.is_contiguous()
         assert copied.data_ptr() % 64 == 0
