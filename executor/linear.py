@@ -43,7 +43,7 @@ class PanelLinear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = weight.shape
         start = None if bias is None else bias.detach()
-        self.panels = Panels(weight.detach(), start, stays=stays)
+        self.panels = Panels(weight.detach(), bias=start, stays=stays)
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.panels.multiply(rows)
@@ -68,8 +68,7 @@ class GatedLinear(nn.Module):
         bias = None
         if gate.bias is not None and up.bias is not None:
             bias = interleaved(gate.bias.detach(), up.bias.detach())
-        weight = interleaved(gate.weight.detach(), up.weight.detach())
-        self.panels = Panels(weight, bias, gated=True)
+        self.panels = Panels(gate.weight.detach(), up.weight.detach(), bias=bias)
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.panels.multiply(rows)

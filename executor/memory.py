@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import os
 import threading
@@ -57,15 +58,16 @@ _CACHE_LINE = 64
 _chunks = _Chunks()
 
 
-def in_huge_pages(tensor: Tensor, *, stays: bool = True) -> Tensor:
-    """A contiguous copy of a tensor on the CPU that is read again and again, like a weight. One
-    that does not stay is laid into memory of its own (`passing`)."""
+def in_huge_pages(shape: Sequence[int], dtype: torch.dtype, *, stays: bool = True) -> Tensor:
+    """A new tensor on the CPU for what is read again and again, like a weight. One that does not
+    stay is laid into memory of its own (`passing`)."""
+    size = math.prod(shape) * dtype.itemsize
     if stays:
-        memory = _chunks.take(tensor.nbytes)
+        memory = _chunks.take(size)
     else:
-        memory = passing(tensor.nbytes)
+        memory = passing(size)
         prefer_huge_pages(memory)
-    return memory.view(tensor.dtype).view(tensor.shape).copy_(tensor)
+    return memory.view(dtype).view(*shape)
 
 
 def passing(size: int) -> Tensor:
