@@ -23,7 +23,8 @@ def test_the_machine_has_a_peak() -> None:
     assert peak.ridge == peak.flops / peak.bandwidth > 0
     packed = peak.with_packed_weights
     assert packed is not None
-    assert packed.flops == peak.packed_flops > 0
+    assert packed.flops == peak.packed_flops
+    assert packed.flops > 0
     assert packed.bandwidth == peak.bandwidth
 
 
