@@ -102,6 +102,12 @@ def keep_freed_memory() -> None:
         library.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
+def give_back_freed_memory() -> None:
+    """What is kept of it, to the system. Does nothing on other C libraries."""
+    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(ctypes.c_size_t(0))
+
+
 class Taking:
     """Has Linux find the pages of new tensors on the CPU meanwhile, and not when first written:
     the first pages of all tensors, then their second ones, and so on.
