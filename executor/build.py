@@ -143,10 +143,10 @@ def _early_cache(
         return None
     try:
         limits = plan_limits(loaded, layers, settings)
-    except EngineError:
-        return None  # with 8-bit weights there may be more of it
-    roomy = replace(limits, num_blocks=int(limits.num_blocks * _EARLY_ROOM))
-    cache = _new_cache(loaded, layers, roomy)
+        roomy = replace(limits, num_blocks=int(limits.num_blocks * _EARLY_ROOM))
+        cache = _new_cache(loaded, layers, roomy)
+    except (EngineError, RuntimeError):
+        return None  # with 8-bit weights, or without room to spare, there may be enough
     cache.take_ahead(min(_likely_blocks(limits), int(limits.num_blocks * _EARLY_SHARE)))
     return cache
 
