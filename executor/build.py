@@ -35,7 +35,7 @@ from executor.packing import (
 from executor.profile import Profile
 from executor.quantized import Int8Linear, check_can_quantize
 from executor.roofline import ModelCost
-from executor.settings import EngineSettings, Scheduling, Speculation
+from executor.settings import EngineSettings, Limits, Scheduling, Speculation
 from executor.sizing import STEP_SECONDS, plan_limits
 from executor.text import HfTokenizer
 
@@ -75,6 +75,9 @@ _ALL = FastPaths()
 
 _LIKELY_TOKENS = 256
 """Of a sequence, for which cache memory is made ready at start, if that many run at once."""
+_EARLY_ROOM, _EARLY_SHARE = 1.25, 0.25
+"""Of a cache that is planned before the weights are in order: addresses to have, as there may be
+more memory afterwards, and memory to take, as there may be less."""
 
 
 def build_engine(
@@ -96,6 +99,7 @@ def build_engine(
     if isinstance(backend, CpuAttention):
         backend = CpuAttention(cascade=fast.cascade)
     layers = probe_layers(loaded.module, loaded.config)
+    early = _early_cache(loaded, layers, settings)
     own = own_answers(loaded.module, loaded.config.vocab_size)
     error: float | None = None
     is_cpu = loaded.device.device.type == "cpu"
@@ -106,9 +110,14 @@ def build_engine(
         if is_cpu:
             _optimize(loaded, fast)
         check_packing(loaded.module, layers, backend, own)
-    limits = plan_limits(loaded, layers, settings)
-    cache = PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
-    cache.take_ahead(limits.max_num_seqs * -(-_LIKELY_TOKENS // limits.block_size))
+    taken = 0 if early is None else early.taken
+    limits = plan_limits(loaded, layers, settings, taken=taken)
+    if early is not None and early.cut(limits.num_blocks):
+        cache = early
+    else:
+        cache = _new_cache(loaded, layers, limits)
+    del early
+    cache.take_ahead(_likely_blocks(limits))
     keep_freed_memory()
     model = PackedModel(loaded.module, cache, backend)
     library = LLGuidance(loaded.tokenizer)
@@ -123,6 +132,31 @@ def build_engine(
         cost=_cost(loaded, layers, settings),
         profile=_watched(engine, loaded) if profiled else None,
     )
+
+
+def _early_cache(
+    loaded: LoadedModel, layers: dict[int, LayerShape], settings: EngineSettings
+) -> PagedCache | None:
+    """One with room to spare, for the beginning of which memory is got while the weights are
+    brought into order; None where there is no memory to get, or none is left."""
+    if loaded.device.device.type != "cpu":
+        return None
+    try:
+        limits = plan_limits(loaded, layers, settings)
+        roomy = replace(limits, num_blocks=int(limits.num_blocks * _EARLY_ROOM))
+        cache = _new_cache(loaded, layers, roomy)
+    except (EngineError, RuntimeError):
+        return None  # with 8-bit weights, or without room to spare, there may be enough
+    cache.take_ahead(min(_likely_blocks(limits), int(limits.num_blocks * _EARLY_SHARE)))
+    return cache
+
+
+def _new_cache(loaded: LoadedModel, layers: dict[int, LayerShape], limits: Limits) -> PagedCache:
+    return PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
+
+
+def _likely_blocks(limits: Limits) -> int:
+    return limits.max_num_seqs * -(-_LIKELY_TOKENS // limits.block_size)
 
 
 def _cost(

@@ -39,10 +39,11 @@ class PrepackedLinear(nn.Module):
 class PanelLinear(nn.Module):
     """As `PrepackedLinear`, by our own kernel (`product`)."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, stays: bool = True) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        self.panels = Panels(weight.detach(), None if bias is None else bias.detach())
+        start = None if bias is None else bias.detach()
+        self.panels = Panels(weight.detach(), bias=start, stays=stays)
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.panels.multiply(rows)
@@ -67,16 +68,20 @@ class GatedLinear(nn.Module):
         bias = None
         if gate.bias is not None and up.bias is not None:
             bias = interleaved(gate.bias.detach(), up.bias.detach())
-        weight = interleaved(gate.weight.detach(), up.weight.detach())
-        self.panels = Panels(weight, bias, gated=True)
+        self.panels = Panels(gate.weight.detach(), up.weight.detach(), bias=bias)
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.panels.multiply(rows)
 
 
-def packed_linear(weight: Tensor, bias: Tensor | None) -> PanelLinear | PrepackedLinear:
-    """The fastest layer there is for this weight here."""
-    return PanelLinear(weight, bias) if fits(weight) else PrepackedLinear(weight, bias)
+def packed_linear(
+    weight: Tensor, bias: Tensor | None, *, stays: bool = True
+) -> PanelLinear | PrepackedLinear:
+    """The fastest layer there is for this weight here. One that does not stay shares no memory
+    with those that do."""
+    if fits(weight):
+        return PanelLinear(weight, bias, stays=stays)
+    return PrepackedLinear(weight, bias)
 
 
 class SharedProduct:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise, zip_longest
 
 import torch
 from torch import Tensor
+
+from executor.compiled.touching import Touching
 
 HUGE_PAGE = 2 << 20
 
@@ -57,10 +61,28 @@ _CACHE_LINE = 64
 _chunks = _Chunks()
 
 
-def in_huge_pages(tensor: Tensor) -> Tensor:
-    """A contiguous copy of a tensor on the CPU that is read again and again, like a weight."""
-    copied = _chunks.take(tensor.nbytes).view(tensor.dtype).view(tensor.shape)
-    return copied.copy_(tensor)
+def in_huge_pages(shape: Sequence[int], dtype: torch.dtype, *, stays: bool = True) -> Tensor:
+    """A new tensor on the CPU for what is read again and again, like a weight. One that does not
+    stay is laid into memory of its own (`passing`)."""
+    size = math.prod(shape) * dtype.itemsize
+    if stays:
+        memory = _chunks.take(size)
+    else:
+        memory = passing(size)
+        prefer_huge_pages(memory)
+    return memory.view(dtype).view(*shape)
+
+
+def passing(size: int) -> Tensor:
+    """So many bytes on the CPU that go back to the system with the last tensor in them, however
+    much freed memory is kept (`keep_freed_memory`)."""
+    return torch.frombuffer(mmap.mmap(-1, size, **_PRIVATE), dtype=torch.uint8)
+
+
+_PRIVATE: dict[str, int] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
+"""Memory that processes share, as Python's is by default, has no huge pages."""
 
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
@@ -80,27 +102,47 @@ def keep_freed_memory() -> None:
         library.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-_POPULATE_WRITE = 23
-"""MADV_POPULATE_WRITE of Linux 5.14, which Python does not name yet."""
+def give_back_freed_memory() -> None:
+    """What is kept of it, to the system. Does nothing on other C libraries."""
+    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(ctypes.c_size_t(0))
 
 
-def take_ahead(tensors: Sequence[Tensor]) -> threading.Thread | None:
-    """Have Linux find the pages of new tensors on the CPU meanwhile, and not when first written.
+class Taking:
+    """Has Linux find the pages of new tensors on the CPU meanwhile, and not when first written:
+    the first pages of all tensors, then their second ones, and so on.
 
     A virtual machine may have to get every page from its host first: 2 MB in 4 ms on one of them.
     It is done while a core is idle, so that a small job does not wait for memory that it never
-    needs. Returns the thread that does it; None where there is nothing to do.
+    needs. Begin it with `take_ahead`.
     """
-    spans = [
-        (tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE, tensor.nbytes)
-        for tensor in tensors
-        if tensor.device.type == "cpu" and tensor.nbytes >= HUGE_PAGE
-    ]
-    if not spans or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return None
-    thread = threading.Thread(target=_populate, args=(spans,), name=_TAKER, daemon=True)
-    thread.start()
-    return thread
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        pieces = _in_turn([_pieces(tensor) for tensor in tensors])
+        self._sizes = [end - begin for begin, end in pieces]
+        self._touching = Touching(pieces, mmap.PAGESIZE)
+        threading.Thread(target=self._take, args=(tensors,), name=_TAKER, daemon=True).start()
+
+    @property
+    def taken(self) -> int:
+        """Bytes that are there, or will be in a moment."""
+        return sum(self._sizes[: self._touching.begun])
+
+    def stop(self) -> None:
+        """Take no more than the piece that was begun, and then hold the tensors no longer."""
+        self._touching.stop()
+
+    def _take(self, _: Sequence[Tensor]) -> None:
+        """Holds the tensors, whose memory would be somebody else's once they are let go."""
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # of this thread alone
+        self._touching.run()
+
+
+def take_ahead(tensors: Sequence[Tensor]) -> Taking | None:
+    """Begin; None where there is nothing to gain: on other systems, devices, and for little."""
+    large = [t for t in tensors if t.device.type == "cpu" and t.nbytes >= HUGE_PAGE]
+    return Taking(large) if large and hasattr(mmap, "MADV_HUGEPAGE") else None
 
 
 def wait_for_memory() -> None:
@@ -113,10 +155,13 @@ def wait_for_memory() -> None:
 _TAKER = "memory"
 
 
-def _populate(spans: list[tuple[int, int]]) -> None:
-    with suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # of this thread alone
-    advise = ctypes.CDLL(None).madvise
-    for begin, size in spans:
-        if advise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _POPULATE_WRITE):
-            return  # an older kernel: pages come as they are written
+def _pieces(tensor: Tensor) -> list[tuple[int, int]]:
+    """Each in a huge page of its own."""
+    begin = tensor.data_ptr()
+    end = begin + tensor.nbytes
+    cuts = range(begin // HUGE_PAGE * HUGE_PAGE + HUGE_PAGE, end, HUGE_PAGE)
+    return list(pairwise([begin, *cuts, end]))
+
+
+def _in_turn(groups: Sequence[Sequence[tuple[int, int]]]) -> list[tuple[int, int]]:
+    return [piece for turn in zip_longest(*groups) for piece in turn if piece is not None]

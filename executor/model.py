@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from executor.attention.base import (
     Slots,
 )
 from executor.head import Head
-from executor.memory import prefer_huge_pages, take_ahead
+from executor.memory import Taking, prefer_huge_pages, take_ahead
 from executor.settings import Limits
 from executor.span import Span
 
@@ -36,6 +37,7 @@ class LayerShape:
 
 
 _READY_BYTES = 2 << 30
+"""Of a cache, that are made ready at start at most."""
 
 
 class PagedCache:
@@ -45,6 +47,9 @@ class PagedCache:
         self, layers: dict[int, LayerShape], limits: Limits, *, dtype: torch.dtype, device: Any
     ) -> None:
         self.block_size = limits.block_size
+        self.num_blocks = limits.num_blocks
+        self._taking: Taking | None = None
+        self._ahead = 0
         self.layers = {
             index: LayerCache(
                 *(
@@ -58,22 +63,45 @@ class PagedCache:
             )
             for index, shape in layers.items()
         }
-        for layer in self.layers.values():
-            prefer_huge_pages(layer.keys)
-            prefer_huge_pages(layer.values)
+        for tensor in self.tensors:
+            prefer_huge_pages(tensor)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [t for layer in self.layers.values() for t in (layer.keys, layer.values)]
+
+    @property
+    def taken(self) -> int:
+        """Bytes for which memory was got ahead."""
+        return 0 if self._taking is None else self._taking.taken
 
     def take_ahead(self, blocks: int) -> None:
         """Get memory for the first so many blocks, which are used first."""
-        take_ahead(
-            [t[:blocks] for layer in self.layers.values() for t in (layer.keys, layer.values)]
-        )
+        if self._taking is not None:
+            self._taking.stop()
+        block_bytes = sum(tensor.nbytes for tensor in self.tensors) // self.num_blocks
+        self._ahead = min(blocks, self.num_blocks, _READY_BYTES // block_bytes)
+        self._taking = take_ahead([tensor[: self._ahead] for tensor in self.tensors])
+        if self._taking is not None:
+            weakref.finalize(self, self._taking.stop)
+
+    def cut(self, num_blocks: int) -> bool:
+        """Be no larger than this; whether it could be: there are so many blocks, and memory was
+        got ahead for no more."""
+        if not self._ahead <= num_blocks <= self.num_blocks:
+            return False
+        self.num_blocks = num_blocks
+        self.layers = {
+            index: LayerCache(layer.keys[:num_blocks], layer.values[:num_blocks])
+            for index, layer in self.layers.items()
+        }
+        return True
 
     def copy_blocks(self, copies: Many[tuple[int, int]]) -> None:
         """Copy blocks (from, to) in every layer; all are read before any is written."""
         sources, targets = torch.tensor(copies).unbind(dim=1)
-        for layer in self.layers.values():
-            for tensor in (layer.keys, layer.values):
-                tensor[targets] = tensor[sources]
+        for tensor in self.tensors:
+            tensor[targets] = tensor[sources]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ van de Geijn 2008).
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -56,16 +57,15 @@ class _Arguments(ctypes.Structure):
 class Panels:
     """A weight [N, K] to multiply rows by: x [..., K] to x @ weight.T + bias [..., N].
 
-    `gated`: the weight's rows are gates and ups in turn, a vector of each (`interleaved`), and
-    the answer is silu(gate) * up [..., N / 2].
+    Of two weights, gates and ups [N / 2, K] with biases of them in turn (`interleaved`), the
+    answer is silu(gate) * up [..., N / 2].
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, *, gated: bool = False) -> None:
-        columns, inner = weight.shape
-        width = vector_width()
-        panels = in_huge_pages(weight.view(-1, VECTORS * width, inner).transpose(1, 2))
-        start = weight.new_zeros(columns) if bias is None else bias.contiguous()
-        self.answers = columns // 2 if gated else columns
+    def __init__(self, *weights: Tensor, bias: Tensor | None = None, stays: bool = True) -> None:
+        self.answers, inner = weights[0].shape
+        columns = len(weights) * self.answers
+        panels = _panels(weights, stays=stays)
+        start = panels.new_zeros(columns) if bias is None else bias.contiguous()
         self._counter = ctypes.c_int64()
         self._kept = panels, start
         self._given = _Arguments(
@@ -75,11 +75,14 @@ class Panels:
             columns=columns,
             counter=ctypes.addressof(self._counter),
         )
-        self.call = Call(product_kernel(width, gated), ctypes.addressof(self._given))
+        kernel = product_kernel(vector_width(), gated=len(weights) > 1)
+        self.call = Call(kernel, ctypes.addressof(self._given))
 
-    def multiply(self, left: Tensor) -> Tensor:
+    def multiply(self, left: Tensor, product: Tensor | None = None) -> Tensor:
+        """Into `product`, which is contiguous [..., answers], if there is one."""
         left = left.contiguous()
-        product = left.new_empty(*left.shape[:-1], self.answers)
+        if product is None:
+            product = left.new_empty(*left.shape[:-1], self.answers)
         rows = left.numel() // self._given.inner
         if rows:
             self.prepare(left.data_ptr(), product.data_ptr(), rows)
@@ -94,11 +97,25 @@ class Panels:
         self._counter.value = 0
 
 
+def _panels(weights: Sequence[Tensor], *, stays: bool) -> Tensor:
+    """Of columns [N / P, K, P]: those of the weights [N, K] side by side, as many of each.
+
+    They are laid down at once: a copy in between, of every layer, left the heap with holes that
+    the next layer's did not fit, up to 170 MB of them.
+    """
+    columns, inner = weights[0].shape
+    share = VECTORS * vector_width() // len(weights)
+    shape = (columns // share, inner, share * len(weights))
+    panels = in_huge_pages(shape, weights[0].dtype, stays=stays)
+    for place, weight in zip(torch.split(panels, share, dim=2), weights, strict=True):
+        place.copy_(weight.view(-1, share, inner).transpose(1, 2))
+    return panels
+
+
 def interleaved(gates: Tensor, ups: Tensor) -> Tensor:
-    """Two of [N, ...], a vector of rows of each in turn: [2 N, ...]."""
-    width, rest = vector_width(), gates.shape[1:]
-    pairs = torch.stack([gates.view(-1, width, *rest), ups.view(-1, width, *rest)], dim=1)
-    return pairs.reshape(-1, *rest)
+    """Two of [N], a vector of each in turn: [2 N]."""
+    width = vector_width()
+    return torch.stack([gates.view(-1, width), ups.view(-1, width)], dim=1).flatten()
 
 
 def fits(weight: Tensor) -> bool:
@@ -108,7 +125,7 @@ def fits(weight: Tensor) -> bool:
 
 
 @cache
-def product_kernel(width: int, gated: bool) -> int:
+def product_kernel(width: int, *, gated: bool) -> int:
     """The address of the kernel void(_Arguments*); call it on any threads."""
     code, most, side_by_side = revision(), MOST_ROWS[width], VECTORS
     size = side_by_side * width

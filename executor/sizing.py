@@ -29,9 +29,13 @@ CPU_MIN_BATCHED_TOKENS, CPU_MAX_BATCHED_TOKENS = 64, 512
 
 
 def plan_limits(
-    loaded: LoadedModel, layers: dict[int, LayerShape], settings: EngineSettings
+    loaded: LoadedModel,
+    layers: dict[int, LayerShape],
+    settings: EngineSettings,
+    *,
+    taken: int = 0,
 ) -> Limits:
-    """Decide everything `settings` leaves open.
+    """Decide everything `settings` leaves open, where the cache has `taken` bytes already.
 
     Raises:
         EngineError: not even one sequence of max_model_len tokens fits the memory.
@@ -41,7 +45,7 @@ def plan_limits(
     block_size = settings.block_size or (CUDA_BLOCK_SIZE if cuda else CPU_BLOCK_SIZE)
     itemsize = loaded.device.dtype.itemsize
     block_bytes = block_size * itemsize * sum(shape.numbers for shape in layers.values())
-    memory = settings.kv_cache_memory or _free_bytes(device)
+    memory = settings.kv_cache_memory or _free_bytes(device, taken)
     affordable = memory // block_bytes
     max_model_len = min(settings.max_model_len or loaded.max_positions, loaded.max_positions)
     if settings.max_model_len is None:
@@ -66,11 +70,11 @@ def plan_limits(
     )
 
 
-def _free_bytes(device: torch.device) -> int:
+def _free_bytes(device: torch.device, taken: int) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free * CUDA_MEMORY_SHARE)
-    return int(psutil.virtual_memory().available * CPU_MEMORY_SHARE)
+    return int((psutil.virtual_memory().available + taken) * CPU_MEMORY_SHARE)
 
 
 def _cpu_budget(loaded: LoadedModel, max_num_seqs: int) -> int:

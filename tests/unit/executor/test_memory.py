@@ -3,36 +3,86 @@
 from __future__ import annotations
 
 import mmap
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from executor.compiled.touching import Touching
 from executor.memory import (
     HUGE_PAGE,
+    _in_turn,
     in_huge_pages,
     keep_freed_memory,
+    passing,
     prefer_huge_pages,
     take_ahead,
     wait_for_memory,
 )
 
+PAGES = HUGE_PAGE // 4
+"""Numbers of float32 in one."""
 
-def test_a_tensor_keeps_its_numbers_on_huge_pages() -> None:
-    tensor = torch.arange(3 * HUGE_PAGE // 4, dtype=torch.float32)
-    prefer_huge_pages(tensor)
-    take = take_ahead([tensor[7:]])
+
+def test_tensors_keep_their_numbers_while_their_memory_is_taken() -> None:
+    tensors = [torch.empty(5 * PAGES, dtype=torch.float32) for _ in range(3)]
+    for tensor in tensors:
+        prefer_huge_pages(tensor)
+    taking = take_ahead([tensor[7:] for tensor in tensors])
+    for value in range(9):
+        for tensor in tensors:
+            tensor.fill_(value % 3)
     wait_for_memory()
-    assert take is None or not take.is_alive()
-    assert torch.equal(tensor, torch.arange(3 * HUGE_PAGE // 4, dtype=torch.float32))
+    assert all(bool((tensor == 2).all()) for tensor in tensors)
+    assert taking is None or taking.taken == sum(tensor[7:].nbytes for tensor in tensors)
+
+
+@pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="Linux says what is there")
+def test_memory_is_there_once_it_was_taken_and_not_before() -> None:
+    first, second = (passing(3 * HUGE_PAGE) for _ in range(2))
+    assert resident(first) == resident(second) == 0
+    taking = take_ahead([first[:HUGE_PAGE]])
+    assert taking is not None
+    wait_for_memory()
+    assert taking.taken == HUGE_PAGE
+    assert resident(first) == HUGE_PAGE
+    assert resident(second) == 0
+    assert not first.any()
+
+
+def resident(tensor: torch.Tensor) -> int:
+    """Bytes of its pages that the system has found, as it says in bit 63 of each page's entry."""
+    page, begin = mmap.PAGESIZE, tensor.data_ptr()
+    with Path("/proc/self/pagemap").open("rb") as file:
+        file.seek(8 * (begin // page))
+        entries = np.frombuffer(file.read(8 * (tensor.nbytes // page)), dtype=np.uint64)
+    return page * int((entries >> np.uint64(63)).sum())
+
+
+def test_pieces_are_taken_in_turn_and_none_after_a_stop() -> None:
+    numbers = np.zeros(4 * mmap.PAGESIZE, dtype=np.uint8)
+    at = numbers.ctypes.data
+    touching = Touching([(at, at + 8), (at + 8, at + 16)], mmap.PAGESIZE)
+    assert touching.begun == 0
+    touching.run()
+    assert touching.begun == 2
+    stopped = Touching([(0, 1)], mmap.PAGESIZE)  # an address that nobody may write to
+    stopped.stop()
+    stopped.run()
+    assert stopped.begun == 1
+    assert _in_turn([[(1, 2), (2, 3)], [(5, 6)]]) == [(1, 2), (5, 6), (2, 3)]
 
 
 def test_tensors_laid_into_huge_pages_keep_to_their_places() -> None:
     numbers = torch.arange(3 * 5 * 7, dtype=torch.float32)
-    pages = HUGE_PAGE // 4
-    given = [numbers.view(3, 5, 7), numbers.half()[:9], torch.ones(40 * pages), numbers[::2]]
-    given.append(numbers.view(3, 5, 7).transpose(0, 2))
-    laid = [in_huge_pages(tensor) for tensor in given]
-    for tensor, copied in zip(given, laid, strict=True):
+    given = [numbers.view(3, 5, 7), numbers.half()[:9], torch.ones(40 * HUGE_PAGE // 4)]
+    laid = [
+        in_huge_pages(tensor.shape, tensor.dtype, stays=stays).copy_(tensor)
+        for stays in (True, False)
+        for tensor in given
+    ]
+    for tensor, copied in zip(2 * given, laid, strict=True):
         assert torch.equal(tensor, copied)
         assert copied.is_contiguous()
         assert copied.data_ptr() % 64 == 0

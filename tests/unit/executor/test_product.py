@@ -21,7 +21,7 @@ def numbers(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize(("columns", "inner"), [(32, 1), (96, 37), (160, 576)])
 def test_product_equals_torch(columns: int, inner: int, biased: bool) -> None:
     weight, bias = numbers(columns, inner), numbers(columns) if biased else None
-    panels = Panels(weight, bias)
+    panels = Panels(weight, bias=bias)
     for rows in ROWS:
         given = numbers(1, rows, inner)
         expected = linear(given.double(), weight.double(), None if bias is None else bias.double())
@@ -31,29 +31,29 @@ def test_product_equals_torch(columns: int, inner: int, biased: bool) -> None:
 
 
 def test_a_row_is_the_same_in_any_company() -> None:
-    panels, given = Panels(numbers(64, 200), None), numbers(100, 200)
+    panels, given = Panels(numbers(64, 200)), numbers(100, 200)
     together = panels.multiply(given)
     for first, last in ((0, 1), (3, 16), (5, 33), (41, 100)):
         assert torch.equal(panels.multiply(given[first:last]), together[first:last])
 
 
 def test_rows_in_several_chunks_equal_rows_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    panels, given = Panels(numbers(64, 20), numbers(64)), numbers(131, 20)
+    panels, given = Panels(numbers(64, 20), bias=numbers(64)), numbers(131, 20)
     together = panels.multiply(given)
     monkeypatch.setattr(product, "_CHUNK_NUMBERS", 400)
     assert torch.equal(panels.multiply(given), together)
 
 
 def test_strided_rows_are_taken_as_they_are_seen() -> None:
-    panels, given = Panels(numbers(32, 16), None), numbers(16, 9)
+    panels, given = Panels(numbers(32, 16)), numbers(16, 9)
     assert torch.equal(panels.multiply(given.T), panels.multiply(given.T.contiguous()))
 
 
 def test_narrow_vectors_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, given = numbers(96, 50), numbers(23, 50)
-    expected = Panels(weight, None).multiply(given)
+    expected = Panels(weight).multiply(given)
     monkeypatch.setattr(product, "vector_width", lambda: 8)
-    torch.testing.assert_close(Panels(weight, None).multiply(given), expected)
+    torch.testing.assert_close(Panels(weight).multiply(given), expected)
 
 
 def test_what_the_kernel_is_not_made_for_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:

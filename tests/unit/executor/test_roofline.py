@@ -10,7 +10,6 @@ import torch
 from executor.cost import model_cost
 from executor.loading import Checkpoint, load
 from executor.packing import probe_layers
-from executor.peak import measure_peak
 from executor.roofline import MachinePeak, ModelCost, StepWork, WorkTally, step_work
 from executor.settings import EngineSettings
 from tests.support.tiny_models import save_tiny, tiny_config, tiny_model
@@ -86,16 +85,6 @@ def test_tied_weights_are_counted_once_and_idle_experts_not() -> None:
     dense = sum(p.numel() for p in model.parameters()) - 128 * 32 - experts
     assert cost.body == dense + experts // 2
     assert cost.weight_bytes == 4 * (dense + experts + 128 * 32)
-
-
-def test_the_machine_has_a_peak() -> None:
-    peak = measure_peak(shapes=((64, 64, 64),), read_bytes=1 << 20, repeats=3)
-    assert peak.flops >= peak.median_flops > 0
-    assert peak.ridge == peak.flops / peak.bandwidth > 0
-    packed = peak.with_packed_weights
-    assert packed is not None
-    assert packed.flops == peak.packed_flops > 0
-    assert packed.bandwidth == peak.bandwidth
 
 
 def test_without_packed_weights_there_is_no_limit_of_theirs() -> None:
