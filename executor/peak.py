@@ -1,9 +1,8 @@
 """The machine's own limits, measured: matrix products and memory, on the threads in use.
 
 It is done in a process that has just run a job, and must not be what that process needed most
-memory for: what the job has freed goes back first, everything is laid into one piece of memory,
-one after the other, and what is read is put out of the caches before, so that it need not be more
-than they hold.
+memory for: everything is laid into one piece of memory, one after the other, and what is read is
+put out of the caches before, so that it need not be more than they hold.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from executor.compiled.eviction import can_evict, evict
 from executor.linear import PanelLinear, can_prepack, packed_linear
-from executor.memory import give_back_freed_memory, passing
+from executor.memory import passing
 from executor.roofline import MachinePeak
 
 Shape = tuple[int, int, int]
@@ -50,7 +49,6 @@ def measure_peak(
     """Takes a second or two and 50 MB on two cores; torch's thread count is left as it is."""
     device = torch.device(device)
     read_bytes = read_bytes or _read_bytes(device)
-    give_back_freed_memory()
     largest = max(dtype.itemsize * sum(_counts(shape)) for shape in shapes)
     space = _space(max(read_bytes, largest), device)
     bandwidth = _read_rate(space[:read_bytes].view(torch.float32), repeats)

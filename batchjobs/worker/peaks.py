@@ -16,6 +16,8 @@ def machine_peak(device: DevicePlan | None) -> MachinePeak | None:
     """Of the device and number type that an engine computes with; None for one that has none."""
     if device is None:
         return None
+    from executor.memory import give_back_freed_memory
     from executor.peak import measure_peak
 
+    give_back_freed_memory()  # of the job before, so that measuring does not add to its memory
     return measure_peak(dtype=device.dtype, device=device.device)
