@@ -84,13 +84,13 @@ def bench(
     check_plan(plan)
     if not no_picture:
         check_can_draw()
+    output.mkdir(parents=True, exist_ok=True)
     with open_deployment(**overrides(quantize)) as deployment:
         settings, chosen = deployment.settings, choose_model(deployment, model)
     with _progress() as show:
         report = run_bench(settings, chosen, plan, show)
     for line in _report_lines(report, price_per_hour):
         click.echo(line)
-    output.mkdir(parents=True, exist_ok=True)
     _write_json(report, price_per_hour, output / "bench.json")
     click.echo(f"figures: {output / 'bench.json'}")
     if not no_picture:
