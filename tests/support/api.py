@@ -18,7 +18,7 @@ from batchjobs.deployment import Deployment
 from batchjobs.models import DEFAULT_TENANT
 from tests.support.jobs import ENDPOINT, request_line
 
-STOP_SECONDS = 20
+STOP_SECONDS = 60
 
 
 def jsonl(*requests: Mapping[str, Any]) -> bytes:
