@@ -395,5 +395,5 @@ def test_a_file_that_no_slot_could_run_is_refused_when_it_is_added(
         "endpoint": ENDPOINT,
     }
     with pytest.raises(InvalidRequestError, match=sentence):
-        Desk(deployment).add(ScheduleOrder(name="nightly", **{**known, **changes}))
+        Desk(deployment).add(ScheduleOrder(**{**known, **changes}))
     assert Desk(deployment).index() == []
