@@ -10,11 +10,11 @@ import orjson
 BETWEEN_CHOICES = "\n\n"
 
 
-def answer_text(body: Any) -> str:
+def answer_text(body: Any, *, between: str = BETWEEN_CHOICES) -> str:
     """The text of all choices; "" of a body that has none."""
     if not isinstance(body, dict):
         return ""
-    return BETWEEN_CHOICES.join(text for text in _texts(body) if text)
+    return between.join(text for text in _texts(body) if text)
 
 
 def _texts(body: dict[str, Any]) -> Iterator[str]:

@@ -21,8 +21,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As from a shell's `&`, and what tests start would inherit it, but not a handler.
     signal.signal(signal.SIGINT, lambda number, frame: None)
 
-# The same examples every time: a failure is of the change at hand.
-hypothesis.settings.register_profile("dependable", derandomize=True, deadline=None)
+# The same examples every time, however busy the machine: a failure is of the change at hand.
+hypothesis.settings.register_profile(
+    "dependable",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("dependable")
 
 pytest_plugins = [

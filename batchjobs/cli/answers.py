@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+from batchjobs.answer_text import answer_text
 
 if TYPE_CHECKING:
     from batchjobs.client.base import Client
     from batchjobs.client.batch import Batch
 
 MAX_REASONS = 3
+_NUMBER = re.compile(r"\d+")
 _LINES_LOOKED_AT = 1000
 """Of an error file, for the reasons in a summary: enough to tell, and quick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`status` is the HTTP-like code, or what kept the line from running; `text` is the choices'
-    text, or the error's message. Errors of one `kind` differ in their numbers at most."""
+    """`status` is the HTTP-like code, or what kept the line from running; `text` is what a person
+    reads of the answer, or the error's message."""
 
     custom_id: str
     status: str
     text: str
-    kind: str
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Answer:
@@ -32,11 +35,14 @@ class Answer:
         custom_id = str(record["custom_id"])
         if record["error"] is not None:
             code, text = record["error"]["code"], record["error"]["message"]
-            return cls(custom_id=custom_id, status=code, text=text, kind=code)
+            return cls(custom_id=custom_id, status=code, text=text)
         status, body = record["response"]["status_code"], record["response"]["body"]
-        text = _body_text(body)
-        kind = body.get("error", {}).get("code") or text
-        return cls(custom_id=custom_id, status=str(status), text=text, kind=kind)
+        return cls(custom_id=custom_id, status=str(status), text=_body_text(body))
+
+    @property
+    def kind(self) -> str:
+        """What it has in common with errors that differ from it in numbers at most."""
+        return _NUMBER.sub("0", self.text)
 
 
 def first_answers(client: Client, batch: Batch, limit: int) -> list[Answer]:
@@ -55,7 +61,13 @@ def first_reasons(client: Client, batch: Batch) -> list[str]:
     failed = _answers(client, batch.error_file_id, _LINES_LOOKED_AT)
     times = Counter(answer.kind for answer in failed)
     first = {answer.kind: answer.text for answer in reversed(failed)}
-    return [f"{count:,} × {first[kind]}" for kind, count in times.most_common(MAX_REASONS)]
+    told = times.most_common(MAX_REASONS)
+    rows = [f"{count:,} × {first[kind]}" for kind, count in told]
+    if rest := len(failed) - sum(count for _, count in told):
+        rows.append(f"{rest:,} × for {len(times) - len(told):,} other reasons")
+    if batch.failed_lines > len(failed):
+        rows.insert(0, f"of the first {len(failed):,} lines that failed:")
+    return rows
 
 
 def _answers(client: Client, file_id: str, limit: int) -> list[Answer]:
@@ -71,10 +83,6 @@ def _records(lines: BinaryIO, limit: int) -> Iterator[dict[str, Any]]:
 
 
 def _body_text(body: dict[str, Any]) -> str:
-    if "error" in body:
+    if body.get("error") is not None:  # which a response has as null, if there was none
         return str(body["error"]["message"])
-    return " ┃ ".join(_choice_text(choice) for choice in body.get("choices", ()))
-
-
-def _choice_text(choice: dict[str, Any]) -> str:
-    return str(choice["message"]["content"] if "message" in choice else choice["text"])
+    return answer_text(body, between=" ┃ ")

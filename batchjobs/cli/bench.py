@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from batchjobs.worker.bench.run import BenchReport
+    from batchjobs.worker.bench.ways import WayResult
 
 
 @click.command(
@@ -84,13 +85,13 @@ def bench(
     check_plan(plan)
     if not no_picture:
         check_can_draw()
+    output.mkdir(parents=True, exist_ok=True)
     with open_deployment(**overrides(quantize)) as deployment:
         settings, chosen = deployment.settings, choose_model(deployment, model)
     with _progress() as show:
         report = run_bench(settings, chosen, plan, show)
     for line in _report_lines(report, price_per_hour):
         click.echo(line)
-    output.mkdir(parents=True, exist_ok=True)
     _write_json(report, price_per_hour, output / "bench.json")
     click.echo(f"figures: {output / 'bench.json'}")
     if not no_picture:
@@ -119,9 +120,21 @@ def _report_lines(report: BenchReport, price_per_hour: float | None) -> Iterator
         same = report.equal_answers.get(result.name)
         equal = "" if same is None else f"; {same:,} of {len(ours.answers):,} answers are the same"
         yield f"{result.name} ({result.title}) takes {times:.2f} times as long as ours{equal}"
+    yield from _company_lines(report.results)
     yield from (f"suggestion: {sentence}" for sentence in ours.advice)
     if report.profile is not None:
         yield from profile_lines(report.profile)
+
+
+def _company_lines(results: Sequence[WayResult]) -> Iterator[str]:
+    from batchjobs.worker.bench.company import NOTICEABLE
+
+    if max(result.others_share for result in results) >= NOTICEABLE:
+        shares = ", ".join(f"{result.others_share:.0%} during {result.name}" for result in results)
+        yield (
+            f"note: other programs took processor time ({shares}), which figures of one way beside"
+            " another show as well: measure on a machine that does nothing else"
+        )
 
 
 def _write_json(report: BenchReport, price_per_hour: float | None, path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from batchjobs.deployment import Deployment
+from batchjobs.errors import ConflictError
 from batchjobs.evals import history, judging
 from batchjobs.evals.history import AnswerRecord, Flip
 from batchjobs.evals.starting import suite_of
@@ -67,8 +68,12 @@ def compare_runs(
     """`texts` says of how many items that differ the answers are read, behind the first `skip`;
     with `only_broken`, only those that broke, or if it is False that are fixed, are among them.
 
-    Raises ConflictError for a run without scores, or without this metric.
+    Raises ConflictError for runs of different suites, or one without scores or this metric.
     """
+    if before.suite != after.suite:
+        raise ConflictError(
+            f"These are runs of two suites, {before.suite} and {after.suite}: choose two of one."
+        )
     name = metric or after.metric
     suite = suite_of(deployment, after).suite
     with deployment.database.read() as session:

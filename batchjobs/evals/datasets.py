@@ -64,6 +64,8 @@ def kind_of(source: str) -> str | None:
 
 
 def _open_file(path: Path) -> BinaryIO:
+    if path.exists() and not path.is_file():
+        raise InvalidFileError(f"The dataset {path} is not a file; correct `source`.")
     try:
         return path.open("rb")
     except OSError as failed:
@@ -83,8 +85,8 @@ def _download(url: str, target: IO[bytes]) -> None:
                 )
             for chunk in answer.iter_bytes(CHUNK_BYTES):
                 target.write(chunk)
-    except (httpx2.TransportError, httpx2.InvalidURL) as failed:
-        raise InvalidFileError(f"The dataset {url} cannot be had: {failed}.") from failed
+    except (httpx2.HTTPError, httpx2.InvalidURL) as failed:
+        raise InvalidFileError(f"The dataset {url} cannot be had: {_reason(failed)}.") from failed
 
 
 def _fetch_object(url: str, target: IO[bytes], settings: Settings) -> None:
@@ -102,8 +104,7 @@ def _fetch_object(url: str, target: IO[bytes], settings: Settings) -> None:
         for chunk in found["Body"].iter_chunks(CHUNK_BYTES):
             target.write(chunk)
     except (*FAILURES, ValueError) as failed:
-        reason = str(failed).rstrip(".")
-        raise InvalidFileError(f"The dataset {url} cannot be had: {reason}.") from failed
+        raise InvalidFileError(f"The dataset {url} cannot be had: {_reason(failed)}.") from failed
 
 
 def _read_jsonl(stream: BinaryIO, source: str) -> Rows:
@@ -119,19 +120,34 @@ def _read_jsonl(stream: BinaryIO, source: str) -> Rows:
 
 
 def _read_csv(stream: BinaryIO, source: str) -> Rows:
-    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-    reader = csv.DictReader(text, strict=True)
+    csv.field_size_limit(MAX_ROW_BYTES)
+    reader = csv.DictReader(_text_lines(stream, source), strict=True)
     try:
+        header = reader.fieldnames or ()
+        if repeated := next((name for name in header if header.count(name) > 1), None):
+            raise InvalidFileError(f"{source} line 1: two columns are called {repeated!r}.")
         for row in reader:
             if None in row or None in row.values():
                 raise InvalidFileError(
                     f"{source} line {reader.line_num}: the row has not as many cells as the header."
                 )
             yield dict(row)
-    except (csv.Error, UnicodeDecodeError) as wrong:
-        raise InvalidFileError(f"{source} line {reader.line_num}: {wrong}.") from wrong
-    finally:
-        text.detach()
+    except csv.Error as wrong:
+        raise InvalidFileError(
+            f"{source} line {reader.reader.line_num}: {_reason(wrong)}."
+        ) from wrong
+
+
+def _text_lines(stream: BinaryIO, source: str) -> Iterator[str]:
+    """With their ends, which may be any of three, as cells may have them too."""
+    for number, line in enumerate(stream, start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as wrong:
+            raise InvalidFileError(
+                f"{source} line {number} is not UTF-8: save the file as UTF-8."
+            ) from wrong
+        yield from io.StringIO(text, newline="")
 
 
 def _read_parquet(stream: BinaryIO, source: str) -> Rows:
@@ -146,7 +162,12 @@ def _read_parquet(stream: BinaryIO, source: str) -> Rows:
         for batch in ParquetFile(stream).iter_batches():
             yield from batch.to_pylist()
     except (ArrowException, OSError) as wrong:
-        raise InvalidFileError(f"{source} cannot be read as parquet: {wrong}.") from wrong
+        raise InvalidFileError(f"{source} cannot be read as parquet: {_reason(wrong)}.") from wrong
+
+
+def _reason(failed: Exception) -> str:
+    """As the end of a sentence of ours."""
+    return " ".join(str(failed).split()).rstrip(".") or type(failed).__name__
 
 
 _READERS: dict[str, Callable[[BinaryIO, str], Rows]] = {

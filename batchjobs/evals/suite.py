@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from batchjobs.evals.outcomes import Missing
 from batchjobs.evals.scorers import AnyScorer
@@ -22,6 +23,20 @@ from batchjobs.evals.templates import digest
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,63}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
 
+
+def _check_source(source: str) -> str:
+    """Raises ValueError for what has a scheme and is no URL that a dataset can be had from."""
+    parts = urlsplit(source)
+    is_whole = parts.netloc and (parts.scheme != "s3" or parts.path.strip("/"))
+    if "://" in source and not (parts.scheme in ("http", "https", "s3") and is_whole):
+        raise ValueError(
+            f"{source!r} is neither a path nor `http(s)://HOST/…` nor `s3://BUCKET/KEY`"
+        )
+    return source
+
+
+Source = Annotated[str, Field(min_length=1), AfterValidator(_check_source)]
+
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 
@@ -29,7 +44,7 @@ COMPLETIONS = "/v1/completions"
 class Dataset(Part):
     """Rows of a JSONL, CSV or parquet file; each is an item, its columns the fields."""
 
-    source: str = Field(min_length=1)
+    source: Source
     """A path beside the suite, `http(s)://…` or `s3://bucket/key`."""
     format: Literal["jsonl", "csv", "parquet"] | None = None
     """By default by the ending of `source`."""
@@ -49,7 +64,7 @@ class FewShot(Part):
     """Worked examples before each question: written here, or the first of a dataset."""
 
     items: tuple[Mapping[str, Any], ...] = ()
-    source: str | None = None
+    source: Source | None = None
     format: Literal["jsonl", "csv", "parquet"] | None = None
     count: int | None = Field(default=None, ge=1)
     prompt: Template | None = None
@@ -163,6 +178,8 @@ class Suite(Part):
             )
         if self.metric is not None and self.metric not in names:
             raise ValueError(f"`metric` is {self.metric!r}, but there are: {', '.join(names)}")
+        if repeated := sorted({name for name in self.models if self.models.count(name) > 1}):
+            raise ValueError(f"`model` has {repeated[0]!r} twice")
         by_likelihood = [isinstance(scorer, Choice) for scorer in self.scorers]
         if any(by_likelihood) != self.request.has_choices or len(set(by_likelihood)) > 1:
             raise ValueError(

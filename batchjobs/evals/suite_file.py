@@ -146,7 +146,7 @@ def _complaint(wrong: ValidationError, tree: yaml.Node, name: str) -> InvalidSui
         if error["type"] == "too_short" and len(_within(errors, error["loc"])) > 1:
             continue  # what is too short lacks only what is complained of beside
         line, path = _locate(tree, error["loc"])
-        words = _words(error["msg"], error["type"])
+        words = _words(error)
         problem = error.get("ctx", {}).get("error")
         if isinstance(problem, SyntaxProblem):
             line += problem.line - 1
@@ -168,13 +168,22 @@ def _within(errors: Sequence[ErrorDetails], loc: tuple[int | str, ...]) -> list[
     return [error for error in errors if error["loc"][: len(loc)] == loc]
 
 
-def _words(message: str, kind: str) -> str:
-    match kind:
+def _words(error: ErrorDetails) -> str:
+    match error["type"]:
         case "missing":
             return " is missing"
+        case "union_tag_not_found":
+            return ".type is missing"
         case "extra_forbidden":
             return " is not known here; correct its spelling or take it out"
-    text = message.removeprefix("Value error, ").rstrip(".")
+        case "tuple_type":
+            return ": input should be a list"
+        case "model_type" | "model_attributes_type" | "mapping_type":
+            return ": input should be a mapping of `key: value`"
+        case "union_tag_invalid":
+            context = error["ctx"]
+            return f".type: {context['tag']!r} is not one of {context['expected_tags']}"
+    text = error["msg"].removeprefix("Value error, ").rstrip(".")
     return f": {text[:1].lower()}{text[1:]}"
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from batchjobs import catalogue
 from batchjobs.deployment import Deployment
+from batchjobs.endpoints import find_endpoint
 from batchjobs.errors import NotFoundError
 from batchjobs.files import get_file
 from batchjobs.models import DEFAULT_TENANT
@@ -35,13 +37,17 @@ class Desk:
         self._tenant = tenant
 
     def add(self, order: ScheduleOrder) -> Wire:
-        """Raises UsageError, NotFoundError for the file, ConflictError for a taken name."""
+        """Raises UsageError, NotFoundError for the file or its model, InvalidRequestError for its
+        endpoint, ConflictError for a taken name."""
         hours = self._deployment.settings.max_completion_window_hours
         schedule = order.schedule(tenant=self._tenant, max_window_hours=hours)
 
         with self._deployment.database.write() as session:
             if schedule.file_id is not None:
                 get_file(session, schedule.file_id, tenant=self._tenant)
+                find_endpoint(schedule.endpoint or "")
+                if schedule.model is not None:
+                    catalogue.resolve(session, schedule.model)
             return self._wire(session, schedules.add(session, self._deployment.clock, schedule))
 
     def index(self) -> list[Wire]:

@@ -48,7 +48,7 @@ def _static(model: Any, workload: Workload, *, by_length: bool) -> Tokens:
             max_new_tokens=max(lengths[i] for i in batch),
             do_sample=False,
             pad_token_id=0,
-            eos_token_id=None,
+            eos_token_id=[],  # None would be the model's own
         )
         output = model.generate(
             input_ids=torch.tensor(rows),

@@ -75,13 +75,16 @@ def test_large_file_goes_in_and_out_in_little_memory(tmp_path: Path) -> None:
 
 
 def test_answers_are_not_held_back(tmp_path: Path) -> None:
-    """As they are for 40 ms each where the kernel waits for more to send."""
-    with running_server(tmp_path) as server, httpx2.Client(base_url=server.url) as client:
+    """As each is for 40 ms where the kernel waits for more to send; a busy machine holds back some
+    of them only."""
+
+    def seconds() -> float:
+        began = time.monotonic()
         client.get("/v1/models")
-        started = time.monotonic()
-        for _ in range(100):
-            client.get("/v1/models")
-        assert time.monotonic() - started < 3
+        return time.monotonic() - began
+
+    with running_server(tmp_path) as server, httpx2.Client(base_url=server.url) as client:
+        assert min(seconds() for _ in range(100)) < 0.03
 
 
 def test_server_stops_although_a_client_waits(tmp_path: Path) -> None:

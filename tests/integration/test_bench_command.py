@@ -76,6 +76,32 @@ def test_all_ways_are_measured_on_the_same_requests() -> None:
 
 
 @pytest.mark.usefixtures("home")
+def test_static_answers_go_on_behind_the_end_of_a_sequence_as_ours_do(weights: Path) -> None:
+    settings = weights / "generation_config.json"
+    before = json.loads(settings.read_text())
+    settings.write_text(json.dumps(before | {"eos_token_id": list(range(3, 128))}))
+    try:
+        _, figures = bench("--requests", "4", "--against", "static", "--no-picture")
+    finally:
+        settings.write_text(json.dumps(before))
+    assert figures["equal_answers"] == {"static": 4}
+    assert figures["ways"]["static"]["steps"] > 4
+
+
+@pytest.mark.usefixtures("home")
+def test_a_folder_that_cannot_be_made_is_told_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def measure(*arguments: object) -> None:
+        raise AssertionError("measured for nothing")
+
+    monkeypatch.setattr("batchjobs.worker.bench.run.run_bench", measure)
+    Path("file").write_text("")
+    done = run("bench", "-o", "file/figures", "--no-picture")
+    assert (done.exit_code, "file/figures" in done.stderr) == (Exit.ERROR, True)
+
+
+@pytest.mark.usefixtures("home")
 def test_a_file_is_measured_and_profiled_without_a_picture() -> None:
     write_lines(Path("own.jsonl"), 3)
     text, figures = bench("--workload", "own.jsonl", "--against", "", "--no-picture", "--profile")

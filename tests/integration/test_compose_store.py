@@ -17,7 +17,8 @@ from batchjobs.store.s3.bucket import Bucket, parse_url
 from batchjobs.store.s3.store import S3Store
 from tests.support import compose
 from tests.support.servers.children import dying_with_parent
-from tests.support.servers.s3 import PORTS, WEED, S3Server, free_ports
+from tests.support.servers.ports import free_ports
+from tests.support.servers.s3 import PORTS, WEED, S3Server
 
 KEYS = {"S3_ACCESS_KEY": "made-up-access", "S3_SECRET_KEY": "made-up-secret"}
 OTHERS = {"POSTGRES_PASSWORD": "x", "VALKEY_PASSWORD": "x", "METRICS_TOKEN": "x"}

@@ -17,7 +17,7 @@ from batchjobs.models import DEFAULT_TENANT
 from tests.support.jobs import ENDPOINT, request_line
 from tests.support.processes import environment_of, python
 
-STOP_SECONDS = 20
+STOP_SECONDS = 60
 
 
 def jsonl(*requests: Mapping[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ from batchjobs.queue.workers import Condition, Identity
 from batchjobs.worker.presence import present
 from tests.support.jobs import open_deployment
 
-STOP_SECONDS = 20
+STOP_SECONDS = 60
 WAYS = ("embedded", "server")
 """How a command reaches its data."""
 

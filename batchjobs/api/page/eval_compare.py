@@ -12,7 +12,6 @@ from batchjobs.api.page.eval_runs import read_page
 from batchjobs.api.page.views import PageRoute, render
 from batchjobs.api.page.visitor import Operating
 from batchjobs.api.requests import Service
-from batchjobs.errors import ConflictError
 from batchjobs.evals import runs, texts
 
 PAGE_FLIPS = 20
@@ -33,10 +32,6 @@ def compare(deployment: Service, visitor: Operating, request: Request) -> Respon
         before = runs.get(session, query.get("before", ""))
         after = runs.get(session, query.get("after", ""))
         now = deployment.clock.now(session)
-    if before.suite != after.suite:
-        raise ConflictError(
-            f"These are runs of two suites, {before.suite} and {after.suite}: choose two of one."
-        )
     found = compare_runs(
         deployment,
         before,

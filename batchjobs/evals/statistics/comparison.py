@@ -140,9 +140,16 @@ def _interval(pairs: Sequence[Pair], effect: float, error: float) -> Interval:
 
 
 def _smallest_drop(pairs: Sequence[Pair], error: float, alpha: float) -> float:
-    """No less than the fewest items that can convince, each by a whole point."""
+    """No less than the fewest items that can convince, each by a whole point. Scores that are not
+    0/1 may drop by less, but where none did, nothing tells by how much."""
     least = fewest_flips(alpha) / len(pairs)
     if math.isnan(error):
         return math.inf
-    drop = smallest_drop(error, alpha=alpha)
-    return max(drop, least) if all(each.is_binary for each in pairs) else drop
+    if all(each.is_binary for each in pairs):
+        return max(smallest_drop(error, alpha=alpha), least)
+    return smallest_drop(error, alpha=alpha) if error > 0 else least * _spread(pairs)
+
+
+def _spread(pairs: Sequence[Pair]) -> float:
+    scores = [score for each in pairs for score in (*each.new, *each.old)]
+    return max(1.0, max(scores) - min(scores))

@@ -51,9 +51,10 @@ def _strip(axes: Any, result: WayResult) -> None:
         times, running, step="post", color=_BUSY, linewidth=0, label="slots with an answer"
     )
     axes.set_title(
-        f"{result.title}: {figures.output_rate:,.0f} tok/s out in {figures.wall_seconds:,.0f} s,"
-        f" {figures.occupancy:.0%} of slots busy, {figures.useful_share:.0%} of positions useful",
-        fontsize=10,
+        f"{result.name} ({result.title}): {figures.output_rate:,.0f} tok/s out"
+        f" in {figures.wall_seconds:,.0f} s, {figures.occupancy:.0%} of slots busy,"
+        f" {figures.useful_share:.0%} of positions useful",
+        fontsize=9.5,
         loc="left",
     )
     axes.set_ylim(0, figures.slots)

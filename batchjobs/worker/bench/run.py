@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from batchjobs import __version__
 from batchjobs.errors import ModelError, UsageError
 from batchjobs.models import Model
 from batchjobs.settings import Settings
+from batchjobs.worker.bench.company import Company
 from batchjobs.worker.bench.generated import DEFAULT_REQUESTS, generate
 from batchjobs.worker.bench.ours import run_ours
 from batchjobs.worker.bench.request_file import read_requests
@@ -88,20 +90,22 @@ def run_bench(settings: Settings, model: Model, plan: BenchPlan, show: Progress)
     name = loaded.called(model.name)
     assert device is not None, "a checkpoint's engine has a device"
     peak = machine_peak(device)
-    results = [run_ours(loaded, requests, peak, _count(show, "ours", len(requests)))]
+    count = _count(show, "ours", len(requests))
+    results = [_watched(partial(run_ours, loaded, requests, peak, count))]
     profile = None if loaded.profile is None else loaded.profile.report()
     slots = loaded.engine.limits.max_num_seqs
     del loaded
     gc.collect()
     if "unchunked" in plan.against:
-        results.append(_unchunked(settings, model, requests, slots, show))
+        results.append(_watched(partial(_unchunked, settings, model, requests, slots, show)))
     if by_length := [way == "sorted" for way in plan.against if way != "unchunked"]:
         from batchjobs.worker.bench.static import StaticModel
 
         static = StaticModel(model, device)
         for is_sorted in by_length:
             count = _count(show, "sorted" if is_sorted else "static", len(results[0].lengths))
-            results.append(static.run(requests, results[0].lengths, count, by_length=is_sorted))
+            run = partial(static.run, requests, results[0].lengths, count, by_length=is_sorted)
+            results.append(_watched(run))
     greedy = all(request.sampling.temperature == 0 for request in requests)
     return BenchReport(
         plan=plan,
@@ -176,6 +180,12 @@ def _unchunked(
     )
 
 
+def _watched(measure: Callable[[], WayResult]) -> WayResult:
+    company = Company()
+    result = measure()
+    return replace(result, others_share=company.share())
+
+
 def _count(show: Progress, way: str, total: int) -> Callable[[], None]:
     done = iter(range(1, total + 1))
     show(way, 0, total)
@@ -187,6 +197,7 @@ def _way(result: WayResult, ours: WayResult, price_per_hour: float | None) -> di
     return {
         **result.figures.as_dict(),
         "title": result.title,
+        "others_share": result.others_share,
         "cost_per_million_output_tokens": cost,
         "times_ours_wall": result.figures.wall_seconds / ours.figures.wall_seconds,
         "course": [[round(moment.at, 4), moment.running] for moment in result.course],

@@ -141,8 +141,9 @@ class StaticModel:
         output = self._module.generate(
             input_ids=torch.tensor(rows, device=self._device),
             attention_mask=torch.tensor(mask, device=self._device),
+            # No end-of-sequence token ends a row before its length; None would be the model's own.
             generation_config=GenerationConfig(
-                max_new_tokens=length, do_sample=False, pad_token_id=0, eos_token_id=None
+                max_new_tokens=length, do_sample=False, pad_token_id=0, eos_token_id=[]
             ),
             logits_processor=[clock],
         )

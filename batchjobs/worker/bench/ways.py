@@ -25,6 +25,8 @@ class WayResult:
     lengths: dict[str, int]
     """Generated tokens by `answer_key`."""
     advice: tuple[str, ...] = ()
+    others_share: float = 0.0
+    """Of the processors' time, what other programs took meanwhile."""
 
 
 def answer_key(request_id: str, index: int) -> str:

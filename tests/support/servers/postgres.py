@@ -10,7 +10,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -28,6 +27,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.orm import Session
 
 from batchjobs.db import Database
+from tests.support.servers.ports import free_ports
 
 EXTERNAL_URL = "BATCHJOBS_TEST_POSTGRES_URL"
 KINDS = ("sqlite", "postgresql")
@@ -47,7 +47,7 @@ class PostgresServer:
         self._data = folder / "data"
         self._folder = folder
         self._log = folder / "log"
-        self.port = _free_port()
+        [self.port] = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
         options = ("-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
         subprocess.run(
@@ -220,13 +220,6 @@ def _is_alive(process: psutil.Process) -> bool:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _die_with_parent() -> None:

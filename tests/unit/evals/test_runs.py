@@ -269,6 +269,13 @@ def test_flips_are_listed_with_both_answers(place: Workplace, tmp_path: Path) ->
     assert [flip.item for flip in odd.flips] == ["item-3"]
 
 
+def test_runs_of_two_suites_are_not_compared(place: Workplace, tmp_path: Path) -> None:
+    one = run_suite(place, write_suite(tmp_path / "1", rows(1)))
+    other = run_suite(place, write_suite(tmp_path / "2", rows(1), suite="other"))
+    with pytest.raises(ConflictError, match=r"runs of two suites, .* and other: choose two of one"):
+        compare_runs(place.deployment, one, other)
+
+
 def test_an_item_that_lost_its_answer_is_a_flip(place: Workplace, tmp_path: Path) -> None:
     path = write_suite(tmp_path, rows(3))
     before, after = run_suite(place, path), run_suite(place, path, lambda text: "")

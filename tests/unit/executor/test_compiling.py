@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from executor.compiling import Compiler, Compiling, own_seconds
+from executor.compiling import _PASSING_SECONDS, Compiler, Compiling, own_seconds
 from executor.finite_grammar import FiniteGrammars
 from executor.grammar import CompiledGrammar, GrammarError
 from executor.request import Grammar, GrammarKind
@@ -98,11 +98,14 @@ def test_what_the_machine_does_beside_is_no_time_of_the_grammars() -> None:
         started.set()
         let.wait(60)
 
+    began = time.monotonic()
     thread = threading.Thread(target=waits)
     thread.start()
     assert started.wait(60)
     _compute(seconds=0.2)
-    assert watches[0]() < 0.1
+    watched = watches[0]()
+    # A busy machine may take seconds for this, and what passes counts for a little.
+    assert watched < (time.monotonic() - began) / _PASSING_SECONDS + 0.05
     let.set()
     thread.join()
 

@@ -10,7 +10,7 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -194,11 +194,5 @@ class ShardLifecycle(RuleBasedStateMachine):
 def test_promises_are_kept_in_any_order_of_events(database_url: str | None) -> None:
     run_state_machine_as_test(
         lambda: ShardLifecycle(database_url),
-        settings=settings(
-            max_examples=20,
-            stateful_step_count=25,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=[HealthCheck.too_slow],
-        ),
+        settings=settings(max_examples=20, stateful_step_count=25),
     )

@@ -5,20 +5,29 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
 
 from batchjobs.clock import ManualClock
 from batchjobs.deployment import Deployment
-from batchjobs.errors import ConflictError, NotFoundError
+from batchjobs.errors import ConflictError, InvalidRequestError, NotFoundError
 from batchjobs.models import Job
 from batchjobs.queue import jobs
 from batchjobs.schedules.desk import Desk
 from batchjobs.schedules.firing import tick
+from batchjobs.schedules.orders import ScheduleOrder
 from batchjobs.schedules.states import Overlap
 from batchjobs.states import JobState
-from tests.support.jobs import clock_of, load_job, open_deployment
+from tests.support.jobs import (
+    ENDPOINT,
+    add_input,
+    clock_of,
+    load_job,
+    open_deployment,
+    request_line,
+)
 from tests.unit.schedules.nights import (
     FakeSuites,
     add_schedule,
@@ -369,3 +378,22 @@ def test_clock_of_another_host_decides_nothing(deployment: Deployment) -> None:
     tick(behind, FakeSuites())
     tick_at(deployment, "2026-11-30T02:05")
     assert states(deployment) == ["running"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [({"model": "nobody"}, "No model 'nobody'"), ({"endpoint": "/v1/nope"}, "/v1/nope")],
+)
+def test_a_file_that_no_slot_could_run_is_refused_when_it_is_added(
+    deployment: Deployment, changes: dict[str, str], sentence: str
+) -> None:
+    file = add_input(deployment, [request_line("a")])
+    known: dict[str, Any] = {
+        "name": "nightly",
+        "cron": "0 2 * * *",
+        "file_id": file.id,
+        "endpoint": ENDPOINT,
+    }
+    with pytest.raises(InvalidRequestError, match=sentence):
+        Desk(deployment).add(ScheduleOrder(**{**known, **changes}))
+    assert Desk(deployment).index() == []

@@ -33,11 +33,20 @@ def test_process_without_a_step_is_ended_and_says_so() -> None:
 
 def test_process_that_steps_or_has_left_the_context_goes_on() -> None:
     done = run(
-        "from batchjobs.worker.watchdog import Watchdog\n"
-        "with Watchdog(seconds=0.5) as watchdog:\n"
+        "import threading\n"
+        "from types import SimpleNamespace\n"
+        "from batchjobs.worker import watchdog\n"
+        "now, looks = [0.0], threading.Semaphore(0)\n"
+        "watchdog.time = SimpleNamespace(monotonic=lambda: looks.release() or now[0])\n"
+        "with watchdog.Watchdog(seconds=0.04) as watched:\n"
         "    for _ in range(20):\n"
-        "        time.sleep(0.05)\n"
-        "        watchdog.step()\n"
-        "time.sleep(0.8)\n"
+        "        now[0] += 0.03\n"
+        "        watched.step()\n"
+        "        for _ in range(3):\n"  # its own look at the clock, and the watch's
+        "            looks.acquire()\n"
+        "for thread in threading.enumerate():\n"
+        "    if thread.name == 'watchdog':\n"
+        "        thread.join()\n"
+        "now[0] += 100\n"
     )
     assert (done.returncode, done.stderr) == (0, "")

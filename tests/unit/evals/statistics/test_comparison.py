@@ -166,6 +166,16 @@ def test_deterministic_night_still_says_what_it_could_have_seen() -> None:
     assert found.smallest_drop == pytest.approx(7 / 350)
 
 
+@pytest.mark.parametrize(
+    ("scores", "drop"), [([0.5, 1.0], 7 / 50), ([-4.0, 6.0], 10 * 7 / 50), ([0.3, 0.3], 7 / 50)]
+)
+def test_graded_scores_that_all_stayed_do_not_promise_to_see_any_drop(
+    scores: list[float], drop: float
+) -> None:
+    found = compared(scores * 25, scores * 25)
+    assert found.smallest_drop == pytest.approx(drop)
+
+
 def test_item_without_a_score_on_one_side_is_left_out() -> None:
     pairs = pair([run("new", [1.0, Missing.EMPTY, 0.0])], [run("old", [1.0, 1.0, 1.0])])
     assert [each.item for each in pairs] == ["0", "2"]
