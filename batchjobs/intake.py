@@ -125,7 +125,7 @@ def examine(
         _check_file(file, settings)
         moved = MovedLines(deployment.store, file.key, job.id)
         with deployment.store.open(file.key) as stream, CustomIds() as ids:
-            reader = _FileReader(job, endpoint, settings, names, ids, moved)
+            reader = _FileReader(job.model_override, endpoint, settings, names, ids, moved)
             with moved:
                 found = reader.read(read_lines(stream, settings.max_line_bytes))
                 if isinstance(found, list):
@@ -137,19 +137,46 @@ def examine(
         return [FoundProblem(line=None, problem=as_problem(wrong))]
 
 
+LOOKED_OVER_LINES = 10_000
+"""They take about two seconds."""
+
+
+def look_over(
+    deployment: Deployment,
+    file: File,
+    names: dict[str, str],
+    *,
+    endpoint: str,
+    model_override: str | None,
+) -> list[FoundProblem]:
+    """What is wrong with a file that is to be run later, as far as its first lines tell.
+
+    Raises:
+        InvalidRequestError: there is no such endpoint, or the file is of another kind or too large.
+        StoreError: it cannot be read now.
+    """
+    settings = deployment.settings
+    _check_file(file, settings)
+    with deployment.store.open(file.key) as stream, CustomIds() as ids:
+        reader = _FileReader(model_override, find_endpoint(endpoint), settings, names, ids)
+        lines = read_lines(stream, settings.max_line_bytes)
+        found = reader.read(itertools.islice(lines, LOOKED_OVER_LINES))
+        return found if isinstance(found, list) else []
+
+
 class _FileReader:
-    """One pass over the lines of a job's input."""
+    """One pass over the lines of a job's input, which are not moved if they are only looked at."""
 
     def __init__(
         self,
-        job: Job,
+        model_override: str | None,
         endpoint: Endpoint,
         settings: Settings,
         names: dict[str, str],
         ids: CustomIds,
-        moved: MovedLines,
+        moved: MovedLines | None = None,
     ) -> None:
-        self._job = job
+        self._model_override = model_override
         self._endpoint = endpoint
         self._settings = settings
         self._names = names
@@ -186,7 +213,7 @@ class _FileReader:
             models=self._models,
             total_lines=self._total_lines,
             total_bytes=self._total_bytes,
-            plan_key=self._moved.key,
+            plan_key=None if self._moved is None else self._moved.key,
         )
 
     def _take(self, line: RawLine) -> LineProblem | None:
@@ -198,8 +225,7 @@ class _FileReader:
             request = parse_object(line.data)
             custom_id = read_custom_id(request, self._settings.max_custom_id_chars)
             self._ids.add(custom_id, line.number)
-            override = self._job.model_override
-            body = read_body(request, url=self._endpoint.url, model_override=override)
+            body = read_body(request, url=self._endpoint.url, model_override=self._model_override)
         except InvalidRequestError as wrong:
             return as_problem(wrong)
         return self._endpoint.check(body) or self._assign(line, body)
@@ -236,7 +262,9 @@ class _FileReader:
         return None
 
     def _move(self, window: Window | None) -> None:
-        if window is not None and not self._problems:  # of a bad file nothing will run
+        if self._moved is None or window is None:
+            return
+        if not self._problems:  # of a bad file nothing will run
             self._moved.write(window)
 
     def _report(self, line: int, problem: LineProblem) -> None:

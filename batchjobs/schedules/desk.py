@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 
 from batchjobs import catalogue
 from batchjobs.deployment import Deployment
-from batchjobs.endpoints import find_endpoint
-from batchjobs.errors import NotFoundError
+from batchjobs.errors import InvalidFileError, NotFoundError
 from batchjobs.files import get_file
+from batchjobs.intake import FoundProblem, look_over
 from batchjobs.models import DEFAULT_TENANT
 from batchjobs.queue import schedules, slots
 from batchjobs.schedules import firing
@@ -38,17 +38,24 @@ class Desk:
 
     def add(self, order: ScheduleOrder) -> Wire:
         """Raises UsageError, NotFoundError for the file or its model, InvalidRequestError for its
-        endpoint, ConflictError for a taken name."""
+        endpoint or a line of it, ConflictError for a taken name."""
         hours = self._deployment.settings.max_completion_window_hours
         schedule = order.schedule(tenant=self._tenant, max_window_hours=hours)
-
+        if schedule.file_id is not None:
+            self._check_file(schedule.file_id, schedule.endpoint or "", schedule.model)
         with self._deployment.database.write() as session:
-            if schedule.file_id is not None:
-                get_file(session, schedule.file_id, tenant=self._tenant)
-                find_endpoint(schedule.endpoint or "")
-                if schedule.model is not None:
-                    catalogue.resolve(session, schedule.model)
             return self._wire(session, schedules.add(session, self._deployment.clock, schedule))
+
+    def _check_file(self, file_id: str, endpoint: str, model: str | None) -> None:
+        """A file that cannot run is told of now, and not in the night."""
+        with self._deployment.database.read() as session:
+            file = get_file(session, file_id, tenant=self._tenant)
+            if model is not None:
+                catalogue.resolve(session, model)
+            names = catalogue.names(session)
+        found = look_over(self._deployment, file, names, endpoint=endpoint, model_override=model)
+        if found:
+            raise _refusal(found)
 
     def index(self) -> list[Wire]:
         with self._deployment.database.read() as session:
@@ -176,3 +183,15 @@ def _find_slot(session: Session, schedule: Schedule, slot_id: str) -> Slot:
 
 def _seconds(moment: datetime | None) -> int | None:
     return None if moment is None else int(moment.timestamp())
+
+
+def _refusal(found: list[FoundProblem]) -> InvalidFileError:
+    """The first of what is wrong with a file, and whether there is more."""
+    first, others = found[0], len(found) - 1
+    where = "" if first.line is None else f"Line {first.line} of the file: "
+    more = f" (and {others:,} other problem{'s' if others > 1 else ''})" if others else ""
+    return InvalidFileError(
+        f"{where}{first.problem.message}{more}",
+        param=first.problem.param,
+        code=first.problem.code,
+    )

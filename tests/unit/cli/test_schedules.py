@@ -33,7 +33,11 @@ scorers:
 
 
 @pytest.fixture
-def requests(tmp_path: Path) -> Path:
+def requests(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Of a model that is in the catalogue."""
+    home = request.getfixturevalue("data" if "data" in request.fixturenames else "home")
+    with Deployment.open(Settings.load(home=home)) as deployment:
+        add_models(deployment, "tiny")
     path = tmp_path / "requests.jsonl"
     path.write_bytes(lines(2))
     return path
@@ -85,6 +89,17 @@ def test_file_is_the_one_that_was_added(home: Path, requests: Path) -> None:
     [schedule] = run_json("schedules", "list")
     assert schedule["input_file_id"] == batch["input_file_id"]
     assert schedule["last_run"]["batch_id"] == batch["id"]
+
+
+def test_file_with_a_bad_line_is_refused_at_once(data: Path, requests: Path) -> None:
+    requests.write_bytes(requests.read_bytes() + lines(1) + b'{"custom_id": 7}\n')
+    made = run("schedules", "add", "nightly", "--cron", "0 2 * * *", "--file", str(requests))
+    assert made.exit_code in (Exit.INVALID, Exit.USAGE)
+    assert made.stdout == ""
+    assert "Line 3 of the file: The custom ID for this request is a duplicate" in made.stderr
+    assert "and 1 other problem" in made.stderr
+    assert made.stderr.count("\n") == 1
+    assert run_json("schedules", "list") == []
 
 
 def test_suite_with_a_mistake_is_refused_at_once(home: Path, tmp_path: Path) -> None:

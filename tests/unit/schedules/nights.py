@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from batchjobs import catalogue
 from batchjobs.deployment import Deployment
 from batchjobs.errors import UsageError
 from batchjobs.notifications.tables import Event
@@ -16,7 +17,7 @@ from batchjobs.schedules.desk import Desk
 from batchjobs.schedules.firing import tick
 from batchjobs.schedules.orders import ScheduleOrder
 from batchjobs.schedules.suites import Progress
-from tests.support.jobs import ENDPOINT, add_input, clock_of, request_line
+from tests.support.jobs import ENDPOINT, MODEL, add_input, clock_of, request_line
 
 
 @dataclass
@@ -69,9 +70,17 @@ def set_clock(deployment: Deployment, text: str) -> None:
         clock.advance(utc(text) - clock.now(session))
 
 
+def know_model(deployment: Deployment) -> None:
+    """Have the lines' model in the catalogue."""
+    with deployment.database.write() as session:
+        if MODEL not in catalogue.names(session):
+            catalogue.add(session, deployment.clock, name=MODEL, source="/m", revision="1")
+
+
 def add_schedule(deployment: Deployment, cron: str = "0 2 * * *", **changes: Any) -> dict[str, Any]:
     """Of a file of one line, unless it has suites."""
     if not changes.get("suites"):
+        know_model(deployment)
         changes["file_id"] = add_input(deployment, [request_line("a")]).id
         changes["endpoint"] = ENDPOINT
     return Desk(deployment).add(ScheduleOrder(**{"name": "nightly", "cron": cron, **changes}))

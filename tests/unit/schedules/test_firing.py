@@ -22,6 +22,7 @@ from batchjobs.schedules.states import Overlap
 from batchjobs.states import JobState
 from tests.support.jobs import (
     ENDPOINT,
+    MODEL,
     add_input,
     clock_of,
     load_job,
@@ -31,6 +32,7 @@ from tests.support.jobs import (
 from tests.unit.schedules.nights import (
     FakeSuites,
     add_schedule,
+    know_model,
     moments,
     set_clock,
     slots_of,
@@ -397,3 +399,32 @@ def test_a_file_that_no_slot_could_run_is_refused_when_it_is_added(
     with pytest.raises(InvalidRequestError, match=sentence):
         Desk(deployment).add(ScheduleOrder(**{**known, **changes}))
     assert Desk(deployment).index() == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ([], "is empty"),
+        ([request_line("a"), request_line("a")], "Line 2 of the file: .*duplicate"),
+        ([request_line("a", model="nobody"), {}, {}], "Line 1 of .*nobody.*and 2 other problems"),
+    ],
+    ids=["empty", "twice", "unknown model"],
+)
+def test_a_file_that_would_fail_every_night_is_refused_when_it_is_added(
+    deployment: Deployment, lines: list[dict[str, Any]], sentence: str
+) -> None:
+    know_model(deployment)
+    file = add_input(deployment, lines)
+    order = ScheduleOrder(name="nightly", cron="0 2 * * *", file_id=file.id, endpoint=ENDPOINT)
+    with pytest.raises(InvalidRequestError, match=sentence):
+        Desk(deployment).add(order)
+    assert Desk(deployment).index() == []
+
+
+def test_model_of_a_schedule_takes_the_place_of_unknown_ones(deployment: Deployment) -> None:
+    know_model(deployment)
+    file = add_input(deployment, [request_line("a", model="nobody")])
+    order = ScheduleOrder(
+        name="nightly", cron="0 2 * * *", file_id=file.id, endpoint=ENDPOINT, model=MODEL
+    )
+    assert Desk(deployment).add(order)["model"] == MODEL
