@@ -11,12 +11,14 @@ from typing import Any
 
 from sqlalchemy import update
 
+from batchjobs import catalogue
 from batchjobs.deployment import Deployment
 from batchjobs.queue import jobs
 from batchjobs.schedules.desk import Desk
 from batchjobs.schedules.tables import Schedule
 from batchjobs.settings import Settings
 from tests.support.api import beat
+from tests.support.jobs import MODEL
 from tests.unit.schedules.nights import add_schedule, slots_of
 
 WAIT_SECONDS = 60
@@ -31,10 +33,11 @@ def eventually(look: Callable[[], bool]) -> None:
 
 
 def make_due(deployment: Deployment) -> None:
-    """A slot of a few minutes ago, which nobody was there for."""
+    """A slot of a few minutes ago, which nobody was there for, of lines that cannot run."""
     due = datetime.now(UTC) - timedelta(minutes=5)
     add_schedule(deployment, f"{due.minute} {due.hour} * * *")
     with deployment.database.write() as session:
+        catalogue.remove(session, MODEL)
         session.execute(update(Schedule).values(seen_until=due - timedelta(minutes=1)))
 
 
@@ -63,5 +66,5 @@ def test_three_beats_run_a_slot_once_and_one_that_is_killed_loses_none(
         eventually(lambda: status_of(deployment) == ["failed", "failed"])
         slots = slots_of(deployment)
         assert [slot["kind"] for slot in slots] == ["cron", "manual"]
-        # The file names a model that nobody has: each slot has one job, which has failed.
+        # The file names a model that is gone by now: each slot has one job, which has failed.
         assert sorted(jobs_of(deployment)) == sorted(slot["batch_id"] for slot in slots)
