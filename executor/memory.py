@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import math
 import mmap
@@ -121,6 +122,7 @@ class Taking:
         pieces = _in_turn([_pieces(tensor) for tensor in tensors])
         self._sizes = [end - begin for begin, end in pieces]
         self._touching = Touching(pieces, mmap.PAGESIZE)
+        _at_work.add(self)
         threading.Thread(target=self._take, args=(tensors,), name=_TAKER, daemon=True).start()
 
     @property
@@ -137,6 +139,7 @@ class Taking:
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # of this thread alone
         self._touching.run()
+        _at_work.discard(self)
 
 
 def take_ahead(tensors: Sequence[Tensor]) -> Taking | None:
@@ -152,7 +155,16 @@ def wait_for_memory() -> None:
             thread.join()
 
 
+@atexit.register
+def _stop_taking() -> None:
+    """Before Python ends: a thread that lets go of tensors while it does aborts the process."""
+    for taking in list(_at_work):
+        taking.stop()
+    wait_for_memory()
+
+
 _TAKER = "memory"
+_at_work: set[Taking] = set()
 
 
 def _pieces(tensor: Tensor) -> list[tuple[int, int]]:

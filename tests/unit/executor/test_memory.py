@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +51,22 @@ def test_memory_is_there_once_it_was_taken_and_not_before() -> None:
     assert resident(first) == HUGE_PAGE
     assert resident(second) == 0
     assert not first.any()
+
+
+_ENDS_EARLY = """
+import atexit, threading
+atexit.register(lambda: print([each.name for each in threading.enumerate() if each.daemon]))
+import torch
+from executor.memory import take_ahead
+taking = take_ahead([torch.empty(1 << 30, dtype=torch.uint8)])
+"""
+
+
+def test_nothing_is_taken_any_more_when_python_ends() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _ENDS_EARLY], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "[]\n"
 
 
 def resident(tensor: torch.Tensor) -> int:
