@@ -40,7 +40,7 @@ def populate_schedules(deployment: Deployment, run_ids: Sequence[str], job_id: s
         name="morning-digest",
         cron="30 6 * * 1-5",
         zone="Europe/Berlin",
-        file_id=add_input(deployment, [request_line("a")], filename="digest-of-the-day.jsonl").id,
+        file_id=_file(deployment, "digest-of-the-day.jsonl"),
         endpoint=ENDPOINT,
         overlap=Overlap.REPLACE,
         model=MODELS[1],
@@ -53,11 +53,15 @@ def populate_schedules(deployment: Deployment, run_ids: Sequence[str], job_id: s
         name="weekly-report",
         cron="15 4 * * 0",
         zone="UTC",
-        file_id=add_input(deployment, [request_line("a")], filename="report.jsonl").id,
+        file_id=_file(deployment, "report.jsonl"),
         endpoint=ENDPOINT,
         overlap=Overlap.QUEUE,
     )
     Desk(deployment).pause(paused.name)
+
+
+def _file(deployment: Deployment, name: str) -> str:
+    return add_input(deployment, [request_line("a", model=MODELS[0])], filename=name).id
 
 
 def add_schedule(deployment: Deployment, **order: Any) -> Schedule:
