@@ -17,6 +17,7 @@ from batchjobs.schedules.desk import Desk
 from batchjobs.schedules.firing import tick
 from batchjobs.schedules.orders import ScheduleOrder
 from batchjobs.schedules.suites import Progress
+from tests.support.engines import add_models
 from tests.support.jobs import ENDPOINT, MODEL, add_input, clock_of, request_line
 
 
@@ -72,9 +73,10 @@ def set_clock(deployment: Deployment, text: str) -> None:
 
 def know_model(deployment: Deployment) -> None:
     """Have the lines' model in the catalogue."""
-    with deployment.database.write() as session:
-        if MODEL not in catalogue.names(session):
-            catalogue.add(session, deployment.clock, name=MODEL, source="/m", revision="1")
+    with deployment.database.read() as session:
+        is_known = MODEL in catalogue.names(session)
+    if not is_known:
+        add_models(deployment, MODEL)
 
 
 def add_schedule(deployment: Deployment, cron: str = "0 2 * * *", **changes: Any) -> dict[str, Any]:
