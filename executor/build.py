@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -17,27 +19,29 @@ from executor.engine import Engine
 from executor.errors import EngineError
 from executor.fusing import fuse_modules
 from executor.layer_profile import watch_layers
-from executor.linear import packed_linear
+from executor.linear import Packing, packed_linear
 from executor.llguidance_grammar import LLGuidance
 from executor.loading import Checkpoint, LoadedModel, load
 from executor.memory import keep_freed_memory
 from executor.merging import Product, optimize_linears
 from executor.model import LayerShape, PackedModel, PagedCache
-from executor.packing import (
-    LayerProbe,
-    OwnAnswers,
-    check_packing,
-    logit_error,
-    own_answers,
-    probe_layers,
-    run_probe,
-)
+from executor.packing import LayerProbe, probe_layers, run_probe
 from executor.profile import Profile
 from executor.quantized import Int8Linear, check_can_quantize
 from executor.roofline import ModelCost
+from executor.self_check import (
+    OwnAnswers,
+    PagedForm,
+    Truth,
+    check_packing,
+    find_truth,
+    logit_error,
+    own_answers,
+)
 from executor.settings import EngineSettings, Limits, Scheduling, Speculation
 from executor.sizing import STEP_SECONDS, plan_limits
 from executor.text import HfTokenizer
+from executor.widening import Widening, widened
 
 BACKENDS: dict[str, AttentionBackend] = {
     "reference": reference_attention,
@@ -98,18 +102,13 @@ def build_engine(
     name, backend = _backend(settings, loaded.device)
     if isinstance(backend, CpuAttention):
         backend = CpuAttention(cascade=fast.cascade)
+    own = own_answers(loaded.module, loaded.config.vocab_size) if _rounds(loaded.device) else None
+    if loaded.device.is_cpu:
+        Widening(loaded.module)
     layers = probe_layers(loaded.module, loaded.config)
     early = _early_cache(loaded, layers, settings)
-    own = own_answers(loaded.module, loaded.config.vocab_size)
-    error: float | None = None
-    is_cpu = loaded.device.device.type == "cpu"
-    if settings.quantization is not None:
-        check_packing(loaded.module, layers, backend, own)
-        error = _quantize(loaded, layers, backend, own, fast)
-    else:
-        if is_cpu:
-            _optimize(loaded, fast)
-        check_packing(loaded.module, layers, backend, own)
+    form = PagedForm(layers=layers, backend=backend, cache=loaded.device.types.cache)
+    error = _make_fast(loaded, form, own, settings, fast)
     taken = 0 if early is None else early.taken
     limits = plan_limits(loaded, layers, settings, taken=taken)
     if early is not None and early.cut(limits.num_blocks):
@@ -121,7 +120,7 @@ def build_engine(
     keep_freed_memory()
     model = PackedModel(loaded.module, cache, backend)
     library = LLGuidance(loaded.tokenizer)
-    scheduling = _scheduling(settings, is_cpu=is_cpu)
+    scheduling = _scheduling(settings, is_cpu=loaded.device.is_cpu)
     engine = Engine(model, loaded.tokenizer, limits, scheduling, library=library)
     return ReadyEngine(
         engine=engine,
@@ -134,12 +133,42 @@ def build_engine(
     )
 
 
+def _rounds(plan: DevicePlan) -> bool:
+    """Whether ours is not as exact as float32."""
+    return plan.types.products != torch.float32
+
+
+def _make_fast(
+    loaded: LoadedModel,
+    form: PagedForm,
+    own: OwnAnswers | None,
+    settings: EngineSettings,
+    fast: FastPaths,
+) -> float | None:
+    """Check that packing leaves the model right, with weights as they are and as they will be.
+
+    `own` is what it answers in 16 bits by itself, where ours has products of 16 bits. Returns how
+    far 8-bit weights move the logits; None for others.
+    """
+    module, is_cpu = loaded.module, loaded.device.is_cpu
+    with nullcontext() if is_cpu else widened(module, torch.float32):
+        truth = find_truth(module, loaded.config.vocab_size)
+    if is_cpu and (settings.quantization is not None or own is not None):
+        check_packing(module, form, truth)
+    if settings.quantization is not None:
+        return _quantize(loaded, form, truth, fast)
+    if is_cpu:
+        _optimize(loaded, fast)
+    check_packing(module, form, truth if own is None else truth.beside(own))
+    return None
+
+
 def _early_cache(
     loaded: LoadedModel, layers: dict[int, LayerShape], settings: EngineSettings
 ) -> PagedCache | None:
     """One with room to spare, for the beginning of which memory is got while the weights are
     brought into order; None where there is no memory to get, or none is left."""
-    if loaded.device.device.type != "cpu":
+    if not loaded.device.is_cpu:
         return None
     try:
         limits = plan_limits(loaded, layers, settings)
@@ -152,7 +181,7 @@ def _early_cache(
 
 
 def _new_cache(loaded: LoadedModel, layers: dict[int, LayerShape], limits: Limits) -> PagedCache:
-    return PagedCache(layers, limits, dtype=loaded.device.dtype, device=loaded.device.device)
+    return PagedCache(layers, limits, dtype=loaded.device.types.cache, device=loaded.device.device)
 
 
 def _likely_blocks(limits: Limits) -> int:
@@ -162,42 +191,41 @@ def _likely_blocks(limits: Limits) -> int:
 def _cost(
     loaded: LoadedModel, layers: dict[int, LayerShape], settings: EngineSettings
 ) -> ModelCost:
-    cost = model_cost(loaded.module, layers, loaded.device.dtype)
-    if settings.quantization is None:
-        return cost
-    return replace(cost, weight_bytes=cost.weight_bytes // loaded.device.dtype.itemsize)
+    types = loaded.device.types
+    weight_bytes = 1 if settings.quantization is not None else types.weights.itemsize
+    return model_cost(loaded.module, layers, weight_bytes=weight_bytes, cache=types.cache)
 
 
-def _optimize(loaded: LoadedModel, fast: FastPaths, product: Product = packed_linear) -> None:
+def _optimize(loaded: LoadedModel, fast: FastPaths, product: Product | None = None) -> None:
+    """Fuse and pack what a model computes; `product` stands in the place of packed weights."""
+    types = loaded.device.types
+    packing = Packing(weights=types.weights, products=types.products)
+
     def run() -> None:
         run_probe(loaded.module, LayerProbe())
 
-    if fast.fused_modules and fast.prepacked_linears and product is packed_linear:
-        fuse_modules(loaded.module, run)
+    if fast.fused_modules and fast.prepacked_linears and product is None:
+        fuse_modules(loaded.module, run, packing)
     optimize_linears(
         loaded.module,
         run,
         prepack=fast.prepacked_linears,
         merge=fast.merged_linears,
-        product=product,
+        product=product or partial(packed_linear, packing=packing),
     )
     if fast.direct_layers:
         direct_layers(loaded.module, lambda context: run_probe(loaded.module, context))
 
 
 def _quantize(
-    loaded: LoadedModel,
-    layers: dict[int, LayerShape],
-    backend: AttentionBackend,
-    own: OwnAnswers,
-    fast: FastPaths,
+    loaded: LoadedModel, form: PagedForm, truth: Truth, fast: FastPaths
 ) -> float:
     """Make the weights 8 bits wide; how far that moves the logits, as a share of their spread."""
-    if loaded.device.device.type != "cpu":
+    if not loaded.device.is_cpu:
         raise EngineError("quantization int8 is for CPU; on CUDA load a checkpoint that has it.")
-    check_can_quantize(loaded.device.dtype)
+    check_can_quantize()
     _optimize(loaded, replace(fast, prepacked_linears=True), Int8Linear)
-    return logit_error(loaded.module, layers, backend, own)
+    return logit_error(loaded.module, form, truth)
 
 
 def _scheduling(settings: EngineSettings, *, is_cpu: bool) -> Scheduling:
@@ -233,8 +261,7 @@ def _watched(engine: Engine, loaded: LoadedModel) -> Profile:
 
 
 def _backend(settings: EngineSettings, device: DevicePlan) -> tuple[str, AttentionBackend]:
-    fast = device.device.type == "cpu" and device.dtype == torch.float32
-    name = settings.attention_backend or ("cpu" if fast else "sdpa")
+    name = settings.attention_backend or ("cpu" if device.is_cpu else "sdpa")
     if name not in BACKENDS:
         raise EngineError(f"attention_backend {name!r} is not one of {', '.join(BACKENDS)}.")
     return name, BACKENDS[name]

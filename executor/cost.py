@@ -11,8 +11,12 @@ from executor.model import LayerShape
 from executor.roofline import ModelCost
 
 
-def model_cost(module: Any, layers: dict[int, LayerShape], dtype: torch.dtype) -> ModelCost:
+def model_cost(
+    module: Any, layers: dict[int, LayerShape], *, weight_bytes: int, cache: torch.dtype
+) -> ModelCost:
     """Of a transformers causal model whose attention layers have these shapes.
+
+    A weight has so many bytes, and a key's or value's number the type `cache`.
 
     Weights are counted on an empty twin of the module, as they may have been packed in place. Of
     experts, each position multiplies the ones it is routed to, and a step may read them all.
@@ -30,8 +34,8 @@ def model_cost(module: Any, layers: dict[int, LayerShape], dtype: torch.dtype) -
         body=everything - round(idle),
         head=head,
         attention=sum(2 * heads * (s.key_size + s.value_size) for s in layers.values()),
-        weight_bytes=(everything + head) * dtype.itemsize,
-        kv_bytes=sum(shape.numbers for shape in layers.values()) * dtype.itemsize,
+        weight_bytes=(everything + head) * weight_bytes,
+        kv_bytes=sum(shape.numbers for shape in layers.values()) * cache.itemsize,
     )
 
 

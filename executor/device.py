@@ -1,4 +1,4 @@
-"""Which device, number type and thread count to compute with, and why."""
+"""Which device, number types and thread count to compute with, and why."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ import psutil
 import torch
 
 from executor.errors import EngineError
+from executor.number_types import DTYPES, NumberTypes, cpu_types, cuda_types
 from executor.settings import EngineSettings
-
-DTYPES = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,26 +19,29 @@ class DevicePlan:
 
     device: torch.device
     device_reason: str
-    dtype: torch.dtype
-    dtype_reason: str
+    types: NumberTypes
     num_threads: int
     threads_reason: str
 
+    @property
+    def is_cpu(self) -> bool:
+        return self.device.type == "cpu"
 
-def plan_device(settings: EngineSettings, checkpoint_dtype: torch.dtype | None) -> DevicePlan:
-    """Decide for a model stored as `checkpoint_dtype` (None: not known yet).
+
+def plan_device(settings: EngineSettings, stored: torch.dtype | None) -> DevicePlan:
+    """Decide for a model whose matrices are stored in `stored` (None: several types, or not known).
 
     Raises:
         EngineError: the asked-for device or dtype does not exist here.
     """
     device, device_reason = _device(settings)
-    dtype, dtype_reason = _dtype(settings, device, checkpoint_dtype)
+    asked = _asked_dtype(settings)
+    types = cuda_types(asked) if device.type == "cuda" else cpu_types(asked, stored)
     threads, threads_reason = _threads(settings)
     return DevicePlan(
         device=device,
         device_reason=device_reason,
-        dtype=dtype,
-        dtype_reason=dtype_reason,
+        types=types,
         num_threads=threads,
         threads_reason=threads_reason,
     )
@@ -65,28 +63,12 @@ def _device(settings: EngineSettings) -> tuple[torch.device, str]:
     return device, "asked for"
 
 
-def _dtype(
-    settings: EngineSettings, device: torch.device, checkpoint: torch.dtype | None
-) -> tuple[torch.dtype, str]:
-    if settings.dtype is not None:
-        if settings.dtype not in DTYPES:
-            raise EngineError(f"dtype {settings.dtype!r} is not one of {', '.join(DTYPES)}.")
-        return DTYPES[settings.dtype], "asked for"
-    if device.type == "cuda":
-        return torch.bfloat16, "CUDA devices multiply bfloat16 fastest"
-    if not has_fast_bfloat16():
-        return torch.float32, (
-            "this CPU has neither AVX512-BF16 nor AMX, without which bfloat16 is tens of times "
-            "slower than float32"
-        )
-    if checkpoint is None or checkpoint == torch.float32:
-        return torch.float32, "the weights are stored in float32 (bfloat16 is fast here: set dtype)"
-    return torch.bfloat16, "the weights are stored in 16 bits and this CPU multiplies bfloat16"
-
-
-def has_fast_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 in hardware."""
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+def _asked_dtype(settings: EngineSettings) -> torch.dtype | None:
+    if settings.dtype is None:
+        return None
+    if settings.dtype not in DTYPES:
+        raise EngineError(f"dtype {settings.dtype!r} is not one of {', '.join(DTYPES)}.")
+    return DTYPES[settings.dtype]
 
 
 def _threads(settings: EngineSettings) -> tuple[int, str]:

@@ -23,9 +23,8 @@ from executor.compiled import team
 from executor.compiled.series import Call, Series
 from executor.fusing import GatedMlp
 from executor.hook import AttentionContext, layer_index
-from executor.linear import LinearPart, PanelLinear
+from executor.linear import PackedWeight, LinearPart, PanelLinear
 from executor.norm import FusedRmsNorm
-from executor.product import Panels
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.rotary import HeadRotation
 
@@ -39,12 +38,12 @@ class _Parts:
 
     before: FusedRmsNorm
     attention: nn.Module
-    projection: Panels  # to queries, keys and values side by side
+    projection: PackedWeight  # to queries, keys and values side by side
     norms: tuple[FusedRmsNorm, FusedRmsNorm] | None  # of query and key heads
-    output: Panels
+    output: PackedWeight
     between: FusedRmsNorm
-    gated: Panels
-    down: Panels
+    gated: PackedWeight
+    down: PackedWeight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,14 +151,14 @@ class DirectLayer:
         self._rotation = HeadRotation(heads.queries, heads.keys, heads.key_size, parts.norms)
         self._before = _Charged(
             (Part.MODEL, parts.before.call),
-            (Part.LINEARS, parts.projection.call),
+            *_linear(parts.projection),
             (Part.MODEL, self._rotation.call),
         )
         self._behind = _Charged(
-            (Part.LINEARS, parts.output.call),
+            *_linear(parts.output),
             (Part.MODEL, parts.between.call),
-            (Part.LINEARS, parts.gated.call),
-            (Part.LINEARS, parts.down.call),
+            *_linear(parts.gated),
+            *_linear(parts.down),
         )
 
     def forward(
@@ -224,6 +223,10 @@ class DirectLayer:
         parts.between.prepare(buffers.sums_at, buffers.normal_at, rows, hidden.data_ptr())
         parts.gated.prepare(buffers.normal_at, buffers.gated_at, rows)
         parts.down.prepare(buffers.gated_at, answer.data_ptr(), rows)
+
+
+def _linear(panels: PackedWeight) -> list[tuple[Part, Call]]:
+    return [(Part.LINEARS, call) for call in panels.calls]
 
 
 class _Trial:
@@ -326,7 +329,7 @@ def _parts(layer: nn.Module) -> _Parts | None:
     )
 
 
-def _projections(attention: nn.Module) -> tuple[Panels | None, Panels | None]:
+def _projections(attention: nn.Module) -> tuple[PackedWeight | None, PackedWeight | None]:
     """To queries, keys and values, merged by us or in the checkpoint, and back."""
     children = dict(attention.named_children())
     output = children.pop("o_proj", None)
@@ -337,7 +340,7 @@ def _projections(attention: nn.Module) -> tuple[Panels | None, Panels | None]:
     return _panels(wholes[0] if len(wholes) == 1 else None), _panels(output)
 
 
-def _panels(linear: Any) -> Panels | None:
+def _panels(linear: Any) -> PackedWeight | None:
     return linear.panels if type(linear) is PanelLinear else None
 
 

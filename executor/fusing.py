@@ -15,16 +15,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from executor.compiled import team
 from executor.compiled.emit import vector_width
-from executor.linear import GatedLinear, Weights, packed_linear
+from executor.linear import FLOAT32, GatedLinear, Packing, Weights, packed_linear
 from executor.norm import FusedRmsNorm
-from executor.product import fits
 from executor.rotary import can_rotate, rotate
 
 _TOLERANCE = 1e-5
 """Of the largest answer, that a replacement may be off."""
+
+_TOLERANCES = {torch.float32: _TOLERANCE, torch.bfloat16: 3e-2}
+"""The same by the type of its products: a bfloat16 has 8 bits, so that a number is off by up to
+0.4 %, and three products in a row by a few times that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,9 @@ class GatedMlp(nn.Module):
 
 
 @torch.inference_mode()
-def fuse_modules(module: nn.Module, run: Callable[[], object]) -> None:
+def fuse_modules(
+    module: nn.Module, run: Callable[[], object], packing: Packing = FLOAT32
+) -> None:
     """Replace normalizations, gated MLPs and rotary positions that our kernels compute the same.
 
     Leaves a model alone that wants more of them than their answers, and everything where there
@@ -61,6 +67,7 @@ def fuse_modules(module: nn.Module, run: Callable[[], object]) -> None:
 
     Args:
         run: one short forward pass of `module`.
+        packing: of the weights of gated MLPs.
     """
     if team.openmp() is None:
         return
@@ -70,7 +77,7 @@ def fuse_modules(module: nn.Module, run: Callable[[], object]) -> None:
         return
     while sites:
         site = sites.pop()
-        fused = _fused(site.module)
+        fused = _fused(site.module, packing)
         if fused is not None:
             site.replace(fused)
 
@@ -133,12 +140,10 @@ def _only_called(sites: list[_Site], run: Callable[[], object]) -> bool:
     return True
 
 
-def _fused(module: Any) -> nn.Module | None:
+def _fused(module: Any, packing: Packing) -> nn.Module | None:
     """A module that was seen to answer as this one does."""
     if _is_gated_mlp(module):
-        made = _gated_mlp(module)
-        size = module.down_proj.out_features
-        return made if made is not None and _same(module, made, size) else None
+        return _fused_mlp(module, packing)
     weight = module.weight
     epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", None))
     if not isinstance(epsilon, float) or weight.dim() != 1 or weight.dtype != torch.float32:
@@ -147,14 +152,41 @@ def _fused(module: Any) -> nn.Module | None:
     return next((made for made in candidates if _same(module, made, len(weight))), None)
 
 
-def _gated_mlp(module: Any) -> GatedMlp | None:
+def _fused_mlp(module: Any, packing: Packing) -> GatedMlp | None:
+    """Proven in two steps: that the module is a gated MLP, in float32, and that ours multiplies
+    right, in the type of its products."""
+    size = module.down_proj.out_features
+    if not _same(module, _PlainGatedMlp(module), size):
+        return None
+    made = _gated_mlp(module, packing)
+    if made is None or not _same(module, made, size, _TOLERANCES[packing.products]):
+        return None
+    return made
+
+
+class _PlainGatedMlp(nn.Module):
+    """down(silu(gate(x)) * up(x)) by the layers of `module`."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self._module = module
+
+    def forward(self, rows: Tensor) -> Tensor:
+        module = self._module
+        if hasattr(module, "gate_up_proj"):
+            gate, up = module.gate_up_proj(rows).chunk(2, dim=-1)
+        else:
+            gate, up = module.gate_proj(rows), module.up_proj(rows)
+        answer: Tensor = module.down_proj(functional.silu(gate) * up)
+        return answer
+
+
+def _gated_mlp(module: Any, packing: Packing) -> GatedMlp | None:
     gate, up, down = *_gate_and_up(module), module.down_proj
     paired = gate.weight.shape == up.weight.shape and (gate.bias is None) == (up.bias is None)
-    if not paired or len(gate.weight) % vector_width() or not fits(gate.weight):
+    if not paired or len(gate.weight) % vector_width() or not packing.fits(gate.weight):
         return None
-    if down.weight.dtype != torch.float32:
-        return None
-    return GatedMlp(GatedLinear(gate, up), packed_linear(down.weight, down.bias))
+    return GatedMlp(GatedLinear(gate, up, packing), packed_linear(down.weight, down.bias, packing))
 
 
 def _gate_and_up(module: Any) -> tuple[Any, Any]:
@@ -166,13 +198,15 @@ def _gate_and_up(module: Any) -> tuple[Any, Any]:
     return gate, up
 
 
-def _same(module: nn.Module, other: nn.Module, size: int) -> bool:
+def _same(
+    module: nn.Module, other: nn.Module, size: int, tolerance: float = _TOLERANCE
+) -> bool:
     rows = torch.randn(3, 5, size, generator=torch.Generator().manual_seed(0))
     expected, answer = module(rows), other(rows)
     if not isinstance(expected, Tensor) or expected.shape != answer.shape:
         return False
     difference = (expected - answer).abs().max() / expected.abs().max().clamp_min(1e-20)
-    return bool(difference < _TOLERANCE)
+    return bool(difference < tolerance)
 
 
 _ROTARY = "apply_rotary_pos_emb"

@@ -1,24 +1,70 @@
-"""Linear layers over weights in oneDNN's own order, which is part of torch and needs no compiler.
+"""Linear layers over weights that were brought into the order of a product's kernel at load.
 
 A plain product brings its weight into that order, or strides over it, at every call; with the few
-rows of a decode step that costs more than the arithmetic. Here it is done once, at load.
+rows of a decode step that costs more than the arithmetic.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from executor.compiled.series import Call
 from executor.product import Panels, fits, interleaved
+from executor.tile_product import TilePanels, fits_tiles
+from executor.widening import Widening
 
 EXPECTED_ROWS = 64
 """For how many rows oneDNN chooses the order; any number is computed."""
 
 
+class PackedWeight(Protocol):
+    """A weight [N, K] in a kernel's own order, to multiply rows of float32 by."""
+
+    answers: int
+    """N, or N / 2 of a gated one: numbers of a row's product."""
+
+    calls: tuple[Call, ...]
+    """Kernels that multiply what was prepared, one after the other."""
+
+    def multiply(self, left: Tensor, product: Tensor | None = None) -> Tensor:
+        """Rows [..., K] to [..., answers]; into `product`, if given, which is contiguous."""
+
+    def prepare(self, left: int, product: int, rows: int) -> None:
+        """What `calls` multiply next: addresses of contiguous [rows, K] and [rows, answers]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """Of which type packed weights are, and in which they are multiplied."""
+
+    weights: torch.dtype = torch.float32
+    products: torch.dtype = torch.float32
+
+    def fits(self, weight: Tensor) -> bool:
+        """Whether there is a kernel of ours for this weight [N, K]."""
+        return fits(weight) or fits_tiles(weight)
+
+    def pack(
+        self, *weights: Tensor, bias: Tensor | None = None, stays: bool = True
+    ) -> PackedWeight:
+        """Weights that fit, of which two are those of a gate (`Panels`)."""
+        given = [weight.detach().to(self.weights) for weight in weights]
+        tiles = self.products == torch.bfloat16 and all(map(fits_tiles, given))
+        kind = TilePanels if tiles else Panels
+        return kind(*given, bias=None if bias is None else bias.detach(), stays=stays)
+
+
+FLOAT32 = Packing()
+
+
 class PrepackedLinear(nn.Module):
-    """x [..., K] to x @ weight.T + bias [..., N]; keeps no reference to `weight` [N, K]."""
+    """x [..., K] to x @ weight.T + bias [..., N] by oneDNN, which is part of torch; keeps no
+    reference to `weight` [N, K]."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -37,13 +83,19 @@ class PrepackedLinear(nn.Module):
 
 
 class PanelLinear(nn.Module):
-    """As `PrepackedLinear`, by our own kernel (`product`)."""
+    """As `PrepackedLinear`, by a kernel of ours."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, *, stays: bool = True) -> None:
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        packing: Packing = FLOAT32,
+        *,
+        stays: bool = True,
+    ) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        start = None if bias is None else bias.detach()
-        self.panels = Panels(weight.detach(), bias=start, stays=stays)
+        self.panels = packing.pack(weight, bias=bias, stays=stays)
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.panels.multiply(rows)
@@ -61,27 +113,41 @@ class GatedLinear(nn.Module):
     """x [..., K] to silu(x @ gate.T) * (x @ up.T) [..., N]; both weights [N, K] with or without
     biases [N]."""
 
-    def __init__(self, gate: Weights | nn.Linear, up: Weights | nn.Linear) -> None:
+    def __init__(
+        self, gate: Weights | nn.Linear, up: Weights | nn.Linear, packing: Packing = FLOAT32
+    ) -> None:
         super().__init__()
         half, self.in_features = gate.weight.shape
         self.out_features = 2 * half
         bias = None
         if gate.bias is not None and up.bias is not None:
             bias = interleaved(gate.bias.detach(), up.bias.detach())
-        self.panels = Panels(gate.weight.detach(), up.weight.detach(), bias=bias)
+        self.panels = packing.pack(gate.weight, up.weight, bias=bias)
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.panels.multiply(rows)
 
 
 def packed_linear(
-    weight: Tensor, bias: Tensor | None, *, stays: bool = True
-) -> PanelLinear | PrepackedLinear:
+    weight: Tensor, bias: Tensor | None, packing: Packing = FLOAT32, *, stays: bool = True
+) -> nn.Module:
     """The fastest layer there is for this weight here. One that does not stay shares no memory
     with those that do."""
-    if fits(weight):
-        return PanelLinear(weight, bias, stays=stays)
-    return PrepackedLinear(weight, bias)
+    if packing.fits(weight):
+        return PanelLinear(weight, bias, packing, stays=stays)
+    if can_prepack():
+        return PrepackedLinear(weight.float(), None if bias is None else bias.float())
+    return plain_linear(weight, bias)
+
+
+def plain_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """torch's own layer over a weight of any type, which it computes with in float32."""
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+    linear.weight = nn.Parameter(weight, requires_grad=False)
+    if bias is not None:
+        linear.bias = nn.Parameter(bias, requires_grad=False)
+    Widening(linear)
+    return linear
 
 
 class SharedProduct:
@@ -121,15 +187,14 @@ class LinearPart(nn.Module):
         return self.shared.part(rows, self.index)
 
 
-def can_prepack(dtype: torch.dtype) -> bool:
-    """Whether this torch has the operators for `dtype`, and they compute what they should."""
+@cache
+def can_prepack() -> bool:
+    """Whether this torch has oneDNN's operators, and they compute what they should."""
     generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(24, 16, generator=generator).to(dtype)
-    rows = torch.randn(5, 16, generator=generator).to(dtype)
+    weight, rows = (torch.randn(n, 16, generator=generator) for n in (24, 5))
     try:
         with torch.inference_mode():
             product = PrepackedLinear(weight, None)(rows)
     except (AttributeError, RuntimeError):
         return False
-    expected = nn.functional.linear(rows.float(), weight.float())
-    return bool(torch.allclose(product.float(), expected, rtol=0.05, atol=0.05))
+    return bool(torch.allclose(product, nn.functional.linear(rows, weight), rtol=1e-3, atol=1e-3))

@@ -15,6 +15,7 @@ from executor import hook
 from executor.device import DevicePlan, plan_device
 from executor.errors import UnsupportedModelError
 from executor.settings import EngineSettings
+from executor.stored import StoredTypes, stored_types
 from executor.text import HfTokenizer
 
 _ATTENDING = frozenset({"full_attention", "sliding_attention"})
@@ -67,11 +68,20 @@ def load(checkpoint: Checkpoint, settings: EngineSettings) -> LoadedModel:
     """
     config = load_config(checkpoint)
     check_family(config)
-    device = plan_device(settings, config.dtype)
+    stored = load_stored_types(checkpoint, config)
+    device = plan_device(settings, stored.matrices)
     torch.set_num_threads(device.num_threads)
     hook.register()
+    dtype = device.types.weights if device.is_cpu else device.types.activations
+    if stored.tensors != dtype and stored.matrices == dtype:
+        dtype = torch.float32  # what is not a matrix keeps its bits
     module = load_module(
-        AutoModelForCausalLM, checkpoint, config, device, attn_implementation=hook.NAME
+        AutoModelForCausalLM,
+        checkpoint,
+        config,
+        device.device,
+        dtype,
+        attn_implementation=hook.NAME,
     )
     text_config = config.get_text_config()
     tokenizer = load_tokenizer(checkpoint, vocab_size=text_config.vocab_size)
@@ -138,11 +148,20 @@ def max_positions(config: Any) -> int:
     return longest
 
 
+def load_stored_types(checkpoint: Checkpoint, config: Any) -> StoredTypes:
+    """The types of the checkpoint's weights. Raises UnsupportedModelError."""
+    try:
+        return stored_types(checkpoint.source, checkpoint.subfolder, config.dtype)
+    except (OSError, ValueError, KeyError) as error:
+        raise _unusable(checkpoint, error) from error
+
+
 def load_module(
     auto_class: Any,
     checkpoint: Checkpoint,
     config: Any,
-    device: DevicePlan,
+    device: torch.device,
+    dtype: torch.dtype,
     *,
     may_miss: str | None = None,
     **options: Any,
@@ -158,7 +177,7 @@ def load_module(
         module, info = auto_class.from_pretrained(
             checkpoint.source,
             config=config,
-            dtype=device.dtype,
+            dtype=dtype,
             use_safetensors=True,
             output_loading_info=True,
             **options,
@@ -174,7 +193,7 @@ def load_module(
             f"Model {checkpoint.source} cannot be loaded: {len(missing)} of its weights are "
             f"missing, the first is {missing[0]}."
         )
-    ready: nn.Module = module.eval().requires_grad_(requires_grad=False).to(device.device)
+    ready: nn.Module = module.eval().requires_grad_(requires_grad=False).to(device)
     return ready
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from executor.linear import LinearPart, SharedProduct, can_prepack, packed_linear
+from executor.linear import LinearPart, SharedProduct, packed_linear, plain_linear
 
 Product = Callable[[Tensor, Tensor | None], nn.Module]
 """A weight [N, K] and a bias [N] to a module that multiplies by them."""
@@ -67,8 +67,6 @@ def optimize_linears(
         run: one short forward pass of `module`.
         product: makes what takes the place of a layer if `prepack`.
     """
-    if prepack and not all(map(can_prepack, {site.linear.weight.dtype for site in _sites(module)})):
-        prepack = False
     if not (prepack or merge):
         return
     groups = _groups(_callable_sites(module, run), merge=merge)
@@ -142,15 +140,7 @@ def _replace(group: list[_Site], product: Product | None) -> None:
         return
     weight = torch.cat(weights)
     bias = torch.cat(biases) if biases else None
-    whole = _linear(weight, bias) if product is None else product(weight, bias)
+    whole = plain_linear(weight, bias) if product is None else product(weight, bias)
     shared = SharedProduct(whole, [len(part) for part in weights])
     for index, site in enumerate(group):
         site.replace(LinearPart(shared, index))
-
-
-def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
-    linear.weight = nn.Parameter(weight, requires_grad=False)
-    if bias is not None:
-        linear.bias = nn.Parameter(bias, requires_grad=False)
-    return linear

@@ -73,7 +73,7 @@ def _kernel() -> int:
             for row in range(first, min(first + _AT_ONCE, a.count)):
                 start = 4 * row * a.size
                 if a.added != 0:
-                    add(a.rows + start, a.added + start, a.size)
+                    add(a.rows + start, a.added + start, a.rows + start, a.size)
                 normalize(a.rows + start, a.weight, a.normal + start, a.size, a.epsilon)
             first = take_ticket(a.counter) * _AT_ONCE
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from executor.compiled.eviction import can_evict, evict
-from executor.linear import PanelLinear, can_prepack, packed_linear
+from executor.linear import FLOAT32, Packing, PanelLinear, can_prepack, packed_linear
 from executor.memory import passing
 from executor.roofline import MachinePeak
 
@@ -42,6 +42,7 @@ def measure_peak(
     *,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
+    packing: Packing = FLOAT32,
     shapes: tuple[Shape, ...] = SHAPES,
     read_bytes: int | None = None,
     repeats: int = _REPEATS,
@@ -52,14 +53,14 @@ def measure_peak(
     largest = max(dtype.itemsize * sum(_counts(shape)) for shape in shapes)
     space = _space(max(read_bytes, largest), device)
     bandwidth = _read_rate(space[:read_bytes].view(torch.float32), repeats)
-    packs = device.type == "cpu" and can_prepack(dtype)
+    packs = device.type == "cpu" and can_prepack()
     plain: list[float] = []
     packed: list[float] = []
     for shape in shapes:
         operands = _operands(shape, space.view(dtype))
         plain += _plain_rates(*operands, repeats)
         if packs:
-            packed += _packed_rates(*operands, repeats)
+            packed += _packed_rates(*operands, packing, repeats)
     return MachinePeak(
         flops=max(plain),
         median_flops=statistics.median(plain),
@@ -110,9 +111,11 @@ def _plain_rates(left: Tensor, right: Tensor, out: Tensor, repeats: int) -> list
 
 
 @torch.inference_mode()
-def _packed_rates(left: Tensor, right: Tensor, out: Tensor, repeats: int) -> list[float]:
+def _packed_rates(
+    left: Tensor, right: Tensor, out: Tensor, packing: Packing, repeats: int
+) -> list[float]:
     """FLOP/s of a product with a packed weight."""
-    linear = packed_linear(right.T, None, stays=False)
+    linear = packed_linear(right.T, None, packing, stays=False)
     if isinstance(linear, PanelLinear):
         seconds = _timed(partial(linear.panels.multiply, left, out), repeats)
     else:

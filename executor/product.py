@@ -1,10 +1,10 @@
 """Products of few rows with a large fixed matrix, read from memory while it is computed with.
 
-The matrix is kept in panels of columns [N / P, K, P]. A thread takes one panel at a time and
-multiplies all rows by it, as many at once as have their sums in registers; meanwhile the panel
-that it will take next is fetched. So what a decode step must read, all weights, is read beside
-the arithmetic and not before it (panels and register tiles are those of GotoBLAS, Goto and
-van de Geijn 2008).
+The matrix is kept in panels of columns [N / P, K, P], in the type it is stored in (`halves`). A
+thread takes one panel at a time and multiplies all rows by it, as many at once as have their sums
+in registers; meanwhile the panel that it will take next is fetched. So what a decode step must
+read, all weights, is read beside the arithmetic and not before it (panels and register tiles are
+those of GotoBLAS, Goto and van de Geijn 2008).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from executor.compiled import team
 from executor.compiled.access import take_ticket
 from executor.compiled.emit import vector_width
 from executor.compiled.gate import gate
+from executor.compiled.halves import STORED, STORED_BYTES
 from executor.compiled.kernel import compiled, revision
 from executor.compiled.matrix import MOST_ROWS, multiply
 from executor.compiled.series import Call
@@ -42,7 +43,7 @@ class _Arguments(ctypes.Structure):
         (name, ctypes.c_int64)
         for name in (
             "left",  # [M, K]
-            "panels",  # [N / P, K, P]
+            "panels",  # [N / P, K, P], of the stored type
             "start",  # [N]: what every row begins with
             "product",  # [M, N], or [M, N / 2]
             "rows",  # M
@@ -55,17 +56,18 @@ class _Arguments(ctypes.Structure):
 
 
 class Panels:
-    """A weight [N, K] to multiply rows by: x [..., K] to x @ weight.T + bias [..., N].
+    """A weight [N, K] to multiply rows by: x [..., K] to x @ weight.T + bias [..., N], in float32.
 
-    Of two weights, gates and ups [N / 2, K] with biases of them in turn (`interleaved`), the
-    answer is silu(gate) * up [..., N / 2].
+    The weight stays in its type, float32, bfloat16 or float16; the answer is that of its float32
+    copy, bit for bit. Of two weights, gates and ups [N / 2, K] with biases of them in turn
+    (`interleaved`), the answer is silu(gate) * up [..., N / 2].
     """
 
     def __init__(self, *weights: Tensor, bias: Tensor | None = None, stays: bool = True) -> None:
         self.answers, inner = weights[0].shape
         columns = len(weights) * self.answers
         panels = _panels(weights, stays=stays)
-        start = panels.new_zeros(columns) if bias is None else bias.contiguous()
+        start = torch.zeros(columns) if bias is None else bias.float().contiguous()
         self._counter = ctypes.c_int64()
         self._kept = panels, start
         self._given = _Arguments(
@@ -75,22 +77,24 @@ class Panels:
             columns=columns,
             counter=ctypes.addressof(self._counter),
         )
-        kernel = product_kernel(vector_width(), gated=len(weights) > 1)
-        self.call = Call(kernel, ctypes.addressof(self._given))
+        stored = STORED[weights[0].dtype]
+        kernel = product_kernel(vector_width(), gated=len(weights) > 1, stored=stored)
+        self.calls = (Call(kernel, ctypes.addressof(self._given)),)
 
     def multiply(self, left: Tensor, product: Tensor | None = None) -> Tensor:
-        """Into `product`, which is contiguous [..., answers], if there is one."""
+        """Rows of float32 [..., K] to [..., answers]; into `product`, if given, contiguous."""
         left = left.contiguous()
         if product is None:
             product = left.new_empty(*left.shape[:-1], self.answers)
         rows = left.numel() // self._given.inner
         if rows:
             self.prepare(left.data_ptr(), product.data_ptr(), rows)
-            self.call.run()
+            for call in self.calls:
+                call.run()
         return product
 
     def prepare(self, left: int, product: int, rows: int) -> None:
-        """What `call` multiplies next: addresses of contiguous [rows, K] and [rows, answers]."""
+        """What `calls` multiply next: addresses of contiguous [rows, K] and [rows, answers]."""
         given = self._given
         given.left, given.product, given.rows = left, product, rows
         given.chunk = -(-rows // max(1, -(-rows * given.inner // _CHUNK_NUMBERS)))
@@ -98,17 +102,21 @@ class Panels:
 
 
 def _panels(weights: Sequence[Tensor], *, stays: bool) -> Tensor:
-    """Of columns [N / P, K, P]: those of the weights [N, K] side by side, as many of each.
+    """Of columns [N / P, K, P]: a vector of each weight [N, K] in turn, or two of the only one.
 
-    They are laid down at once: a copy in between, of every layer, left the heap with holes that
-    the next layer's did not fit, up to 170 MB of them.
+    A line of bfloat16 holds the columns of its two vectors in turn, so that a vector of 32 bits
+    has both. Weights are laid down at once: a copy in between, of every layer, left the heap with
+    holes that the next layer's did not fit, up to 170 MB of them.
     """
-    columns, inner = weights[0].shape
-    share = VECTORS * vector_width() // len(weights)
-    shape = (columns // share, inner, share * len(weights))
+    width, inner = vector_width(), weights[0].shape[1]
+    vectors = weights if len(weights) > 1 else weights[0].view(-1, VECTORS, width, inner).unbind(1)
+    sources = [vector.reshape(-1, width, inner) for vector in vectors]
+    shape = (len(sources[0]), inner, VECTORS * width)
     panels = in_huge_pages(shape, weights[0].dtype, stays=stays)
-    for place, weight in zip(torch.split(panels, share, dim=2), weights, strict=True):
-        place.copy_(weight.view(-1, share, inner).transpose(1, 2))
+    in_turn = panels.dtype == torch.bfloat16
+    places = panels.unflatten(2, (width, VECTORS) if in_turn else (VECTORS, width))
+    for place, source in zip(places.unbind(3 if in_turn else 2), sources, strict=True):
+        place.copy_(source.transpose(1, 2))
     return panels
 
 
@@ -121,18 +129,18 @@ def interleaved(gates: Tensor, ups: Tensor) -> Tensor:
 def fits(weight: Tensor) -> bool:
     """Whether the kernel is made for this weight on this machine."""
     whole = weight.shape[0] % (VECTORS * vector_width()) == 0
-    return weight.dtype == torch.float32 and whole and team.openmp() is not None
+    return weight.dtype in STORED and whole and team.openmp() is not None
 
 
 @cache
-def product_kernel(width: int, *, gated: bool) -> int:
+def product_kernel(width: int, *, gated: bool, stored: int) -> int:
     """The address of the kernel void(_Arguments*); call it on any threads."""
     code, most, side_by_side = revision(), MOST_ROWS[width], VECTORS
-    size = side_by_side * width
+    size, line_bytes = side_by_side * width, STORED_BYTES[stored] * side_by_side * width
 
     def kernel(pointer):  # type: ignore[no-untyped-def]
         a = carray(pointer, 1)[0]
-        panels, panel_bytes = a.columns // size, 4 * a.inner * size
+        panels, panel_bytes = a.columns // size, a.inner * line_bytes
         total = panels * ((a.rows + a.chunk - 1) // a.chunk)
         pairs = np.empty((most, size), dtype=np.float32)
         ticket = take_ticket(a.counter)
@@ -143,7 +151,7 @@ def product_kernel(width: int, *, gated: bool) -> int:
             blocks = (count + most - 1) // most
             right = a.panels + panel * panel_bytes
             ahead = a.panels + following % panels * panel_bytes if following < total else right
-            step = (4 * size + blocks - 1) // blocks
+            step = (line_bytes + blocks - 1) // blocks
             for block in range(blocks):
                 start = count * block // blocks
                 rows = count * (block + 1) // blocks - start
@@ -154,7 +162,7 @@ def product_kernel(width: int, *, gated: bool) -> int:
                 multiply(
                     a.left + 4 * row * a.inner, a.inner, 1, right, size, a.inner,
                     a.start + 4 * panel * size, 0, target, target_row,
-                    ahead + block * a.inner * step, step, rows, most, side_by_side, width,
+                    ahead + block * a.inner * step, step, rows, most, side_by_side, width, stored,
                 )  # fmt: skip
                 if gated:
                     for r in range(rows):

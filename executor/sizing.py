@@ -43,7 +43,7 @@ def plan_limits(
     device = loaded.device.device
     cuda = device.type == "cuda"
     block_size = settings.block_size or (CUDA_BLOCK_SIZE if cuda else CPU_BLOCK_SIZE)
-    itemsize = loaded.device.dtype.itemsize
+    itemsize = loaded.device.types.cache.itemsize
     block_bytes = block_size * itemsize * sum(shape.numbers for shape in layers.values())
     memory = settings.kv_cache_memory or _free_bytes(device, taken)
     affordable = memory // block_bytes

@@ -50,10 +50,9 @@ def device_decisions(settings: Settings) -> tuple[tuple[str, str], ...]:
         plan = plan_device(engine_settings(settings), None)
     except EngineError as refused:
         raise ModelError(str(refused)) from refused
-    dtype = str(plan.dtype).removeprefix("torch.")
     return (
         ("device", f"{plan.device} ({plan.device_reason})"),
-        ("dtype", f"{dtype} ({plan.dtype_reason})"),
+        ("dtype", plan.types.described),
         ("threads", f"{plan.num_threads} ({plan.threads_reason})"),
     )
 

@@ -57,8 +57,10 @@ def load_embedder(model: Model, settings: Settings, *, profiled: bool) -> Loaded
 
 
 def _loaded(model: Model, settings: Settings, ready: ReadyEmbedder) -> LoadedModel:
+    from executor.number_types import name
+
     device = ready.device
-    dtype = str(device.dtype).removeprefix("torch.")
+    dtype = name(device.types.activations)
     limits = ready.engine.limits
     return LoadedModel(
         engine=ready.engine,
@@ -76,7 +78,7 @@ def _loaded(model: Model, settings: Settings, ready: ReadyEmbedder) -> LoadedMod
         ),
         decisions=(
             ("device", f"{device.device} ({device.device_reason})"),
-            ("dtype", f"{dtype} ({device.dtype_reason})"),
+            ("dtype", f"{dtype} ({device.types.reason})"),
             *_not_quantized(settings),
             ("threads", f"{device.num_threads} ({device.threads_reason})"),
             ("vectors", _describe(ready)),

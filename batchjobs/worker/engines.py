@@ -120,7 +120,7 @@ class CheckpointEngines:
             raise ModelError(str(error)) from error
         sampling = model_sampling(self._settings, own, defaults.sampling)
         device, limits = ready.device, ready.engine.limits
-        dtype = str(device.dtype).removeprefix("torch.")
+        dtype = device.types.label
         return LoadedModel(
             engine=ready.engine,
             tokenizer=ready.tokenizer,
@@ -134,7 +134,7 @@ class CheckpointEngines:
             profile=ready.profile,
             decisions=(
                 ("device", f"{device.device} ({device.device_reason})"),
-                ("dtype", f"{dtype} ({device.dtype_reason})"),
+                ("dtype", device.types.described),
                 *_quantization(self._settings.quantization, ready.quantization_error),
                 ("threads", f"{device.num_threads} ({device.threads_reason})"),
                 ("attention", ready.attention_backend),

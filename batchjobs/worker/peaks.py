@@ -16,8 +16,14 @@ def machine_peak(device: DevicePlan | None) -> MachinePeak | None:
     """Of the device and number type that an engine computes with; None for one that has none."""
     if device is None:
         return None
+    from executor.linear import Packing
     from executor.memory import give_back_freed_memory
     from executor.peak import measure_peak
 
     give_back_freed_memory()  # of the job before, so that measuring does not add to its memory
-    return measure_peak(dtype=device.dtype, device=device.device)
+    types = device.types
+    return measure_peak(
+        dtype=types.activations,
+        device=device.device,
+        packing=Packing(weights=types.weights, products=types.products),
+    )

@@ -39,8 +39,8 @@ class LayerCache:
         if can_copy(key, self.keys) and can_copy(value, self.values):
             slots.writer.write(key, self.keys, value, self.values)
             return
-        self.keys[slots.blocks, :, slots.offsets] = key
-        self.values[slots.blocks, :, slots.offsets] = value
+        self.keys[slots.blocks, :, slots.offsets] = key.to(self.keys.dtype)
+        self.values[slots.blocks, :, slots.offsets] = value.to(self.values.dtype)
 
     def gather(self, tables: Tensor) -> tuple[Tensor, Tensor]:
         """Contiguous keys and values [B, Hkv, M * block_size, D] of block tables [B, M]."""

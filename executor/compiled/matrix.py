@@ -22,6 +22,7 @@ from executor.compiled.emit import (
     signature,
     store,
 )
+from executor.compiled.halves import STORED_BYTES, load_line
 
 MOST_ROWS = {16: 14, 8: 6}
 """Rows that `multiply` takes with two vectors to a row, by the width: their sums, a line of the
@@ -73,26 +74,27 @@ def _turn(builder: Any, rows: list[Any]) -> list[Any]:
 def multiply(
     typing: Any, left: Any, left_row: Any, left_step: Any, right: Any, right_row: Any, inner: Any,
     start: Any, start_row: Any, product: Any, product_row: Any, ahead: Any, ahead_step: Any,
-    rows: Any, most_rows: Any, vectors: Any, width: Any,
+    rows: Any, most_rows: Any, vectors: Any, width: Any, stored: Any,
 ) -> Any:  # fmt: skip
     """product = start + left @ right, for up to `most_rows` rows of `vectors` * `width` columns.
 
     Addresses of float32 left [rows, inner], right [inner, columns], start and product
     [rows, columns], each followed by its row's stride in numbers (0 starts all rows alike), the
-    left one's by its column's as well. Meanwhile `ahead_step` bytes from `ahead` on are fetched
-    for each of `inner`. The last three are literals; `rows` is any number from 1 to `most_rows`.
+    left one's by its column's as well. The right matrix is of the type `stored` (`halves`).
+    Meanwhile `ahead_step` bytes from `ahead` on are fetched for each of `inner`. The last four are
+    literals; `rows` is any number from 1 to `most_rows`.
     """
-    most, *shape = [kind.literal_value for kind in (most_rows, vectors, width)]
+    most, *shape = [kind.literal_value for kind in (most_rows, vectors, width, stored)]
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
         _emit_multiply(builder, arguments[:12], arguments[12], most, *shape)
         return nothing()
 
-    return signature(13, most_rows, vectors, width), generate
+    return signature(13, most_rows, vectors, width, stored), generate
 
 
 def _emit_multiply(
-    builder: Any, given: Any, rows: Any, most: int, vectors: int, width: int
+    builder: Any, given: Any, rows: Any, most: int, vectors: int, width: int, stored: int
 ) -> None:
     """One piece of code for each number of rows, so that their sums stay in registers."""
     done = builder.append_basic_block("multiplied")
@@ -101,24 +103,27 @@ def _emit_multiply(
         block = builder.append_basic_block(f"multiply_{count}")
         choice.add_case(integer(count), block)
         builder.position_at_end(block)
-        _emit_product(builder, given, count, vectors, width)
+        _emit_product(builder, given, count, vectors, width, stored)
         builder.branch(done)
     builder.position_at_end(done)
 
 
-def _emit_product(builder: Any, given: Any, rows: int, vectors: int, width: int) -> None:
+def _emit_product(
+    builder: Any, given: Any, rows: int, vectors: int, width: int, stored: int
+) -> None:
     left_row, left_step, right_row, inner = (given[i] for i in (1, 2, 4, 5))
     start_row, product_row, ahead_step = (given[i] for i in (7, 9, 11))
-    left, right, start, product = pointers(builder, [given[i] for i in (0, 3, 6, 8)])
+    left, start, product = pointers(builder, [given[i] for i in (0, 6, 8)])
+    line_bytes = builder.mul(right_row, integer(STORED_BYTES[stored]))
     ahead = builder.inttoptr(given[10], ir.IntType(8).as_pointer())
     columns = range(0, vectors * width, width)
     lefts = [builder.gep(left, [builder.mul(integer(r), left_row)]) for r in range(rows)]
     sums = [_start_sums(builder, start, start_row, r, columns, width) for r in range(rows)]
     with cgutils.for_range_slice(builder, integer(0), inner, integer(1)) as (k, _):
-        line = builder.gep(right, [builder.mul(k, right_row)])
-        loaded = [load(builder, line, column, width) for column in columns]
+        line = builder.add(given[3], builder.mul(k, line_bytes))
+        loaded = load_line(builder, line, vectors, width, stored)
         following = builder.gep(ahead, [builder.mul(k, ahead_step)])
-        fetch(builder, following, 0, 4 * len(columns) * width, SECOND)
+        fetch(builder, following, 0, STORED_BYTES[stored] * len(columns) * width, SECOND)
         at = builder.mul(k, left_step)
         for r in range(rows):
             number = broadcast(builder, builder.load(builder.gep(lefts[r], [at])), width)

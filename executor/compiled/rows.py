@@ -20,7 +20,7 @@ def normalize(row: int, weight: int, normal: int, size: int, epsilon: np.float32
 
 
 @jit
-def add(row: int, added: int, size: int) -> None:
-    """Add to the row in its place."""
+def add(one: int, other: int, total: int, size: int) -> None:
+    """The sum of two rows to `total`, which may be one of them."""
     for d in range(size):
-        put_float(row, d, float_at(row, d) + float_at(added, d))
+        put_float(total, d, float_at(one, d) + float_at(other, d))

@@ -100,7 +100,7 @@ def build_embedder(
     module, device = _load_module(inner, settings)
     config = module.config.get_text_config()
     tokenizer = load_tokenizer(inner, vocab_size=config.vocab_size)
-    cost = _cost(module, device.dtype)
+    cost = _cost(module, device.types.activations)
     encoder, own = _fast_encoder(module, config)
     head = load_head(checkpoint, recipe, hidden_size=own.hidden.shape[1], device=device.device)
     engine = EmbeddingEngine(
@@ -124,10 +124,17 @@ def build_embedder(
 def _load_module(checkpoint: Checkpoint, settings: EngineSettings) -> tuple[Any, DevicePlan]:
     attention.register()
     config = load_config(checkpoint)
-    device = plan_device(settings, config.dtype)
+    device = plan_device(settings, None)
     torch.set_num_threads(device.num_threads)
     # Only what makes one vector of all tokens may be missing: the recipe's pooling does that.
-    module = load_module(AutoModel, checkpoint, config, device, may_miss="pooler.")
+    module = load_module(
+        AutoModel,
+        checkpoint,
+        config,
+        device.device,
+        device.types.activations,
+        may_miss="pooler.",
+    )
     return module, device
 
 

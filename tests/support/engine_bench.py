@@ -86,11 +86,15 @@ def built(source: str, variant: str, *, profiled: bool) -> Any:
     values: dict[str, Any] = {"device": "cpu"}
     for pair in filter(None, variant.split(",")):
         name, value = pair.split("=")
-        values[name] = json.loads(value) if value[0] in "0123456789tfn" else value
+        values[name] = json.loads(value) if _is_json(value) else value
     fast = {f.name: values.pop(f.name) for f in fields(FastPaths) if f.name in values}
     checkpoint = Checkpoint(source=source)
     ready = build_engine(checkpoint, EngineSettings(**values), FastPaths(**fast), profiled=profiled)
     return ready.engine
+
+
+def _is_json(value: str) -> bool:
+    return value in {"true", "false", "null"} or value[0].isdigit()
 
 
 def peak_gflops() -> dict[str, int]:
@@ -98,7 +102,7 @@ def peak_gflops() -> dict[str, int]:
     size = 2048
     left, right = torch.randn(size, size), torch.randn(size, size)
     ways: dict[str, Callable[[], Any]] = {"sgemm": lambda: torch.mm(left, right)}
-    if linear.can_prepack(torch.float32):
+    if linear.can_prepack():
         packed = linear.PrepackedLinear(right, None)
         ways["packed"] = lambda: packed(left)
     rates = {}

@@ -10,6 +10,7 @@ from executor.compiled.attending.ahead import PIECE
 from executor.compiled.attending.cache import TILE, in_one_block, member, token_at
 from executor.compiled.attending.softcap import cap
 from executor.compiled.dots import scale
+from executor.compiled.halves import FLOAT32
 from executor.compiled.kernel import inlined
 from executor.compiled.matrix import multiply
 from executor.compiled.softmax import soften_columns
@@ -45,7 +46,7 @@ def attend_tile(  # type: ignore[no-untyped-def]
                     work.columns[s].ctypes.data, strip, key_size, work.zeros.ctypes.data, 0,
                     scores + 4 * (done + t) * strip, strip,
                     work.pieces[min(n, planned)], PIECE // key_size if n < planned else 0,
-                    part * (block + 1) // blocks - t, most_rows, 2, wide,
+                    part * (block + 1) // blocks - t, most_rows, 2, wide, FLOAT32,
                 )  # fmt: skip
                 n += 1
             done += part
@@ -81,7 +82,7 @@ def attend_tile(  # type: ignore[no-untyped-def]
                         scores + 4 * (done * strip + i), 1, strip,
                         values + 4 * d, value_size, part, sums, value_size, sums, value_size,
                         work.pieces[min(n, planned)], PIECE // TILE if n < planned else 0,
-                        used * (block + 1) // blocks - i, most_rows, 2, wide,
+                        used * (block + 1) // blocks - i, most_rows, 2, wide, FLOAT32,
                     )  # fmt: skip
                     n += 1
             done += part

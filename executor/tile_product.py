@@ -1,0 +1,228 @@
+"""Products of rows with a fixed bfloat16 matrix on AMX tiles (`tiles`).
+
+Rows of float32 are rounded to bfloat16 before they are multiplied, and sums are float32: what a
+16-bit model loses at every other operation is kept. As in `product`, a thread takes one panel of
+columns at a time, and the panel that it takes next is fetched meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import torch
+from numba import carray
+from torch import Tensor
+
+from executor.compiled import team
+from executor.compiled.access import take_ticket
+from executor.compiled.gate import gate
+from executor.compiled.halves import narrow
+from executor.compiled.kernel import compiled, revision
+from executor.compiled.rows import add
+from executor.compiled.series import Call
+from executor.compiled.tiles import (
+    BLOCK_COLUMNS,
+    BLOCK_ROWS,
+    STEP,
+    STEP_BYTES,
+    TILE_ROWS,
+    can_use_tiles,
+    configure_tiles,
+    multiply_tiles,
+    release_tiles,
+    tile_configuration,
+)
+from executor.memory import in_huge_pages
+
+_CHUNK_BYTES = 1 << 20
+"""Of rounded rows that are multiplied by all panels before the next ones: they stay in a core's
+own cache."""
+
+_ROUNDED_AT_ONCE = 8
+"""Rows that a thread rounds at a time."""
+
+
+class _Arguments(ctypes.Structure):
+    """Addresses of contiguous numbers, float32 where nothing else is said, and sizes in numbers."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in (
+            "left",  # [M, K]
+            "rounded",  # [M or more, K] bfloat16: room for a whole block of rows behind the last
+            "panels",  # [N / 32, K / 32, 2, 16, 16, 2] bfloat16
+            "start",  # [N]: what every row begins with
+            "product",  # [M, N], or [M, N / 2]
+            "rows",  # M
+            "inner",  # K
+            "columns",  # N
+            "chunk",  # rows that all panels are for before the next ones
+            "configuration",  # of the tiles
+            "rounding",  # int64, 0 at the beginning
+            "counter",  # int64, 0 at the beginning
+        )
+    )
+
+
+class _Rounded:
+    """Room for the rows at work, rounded: one for every K, as products follow one another."""
+
+    def __init__(self) -> None:
+        self._room: dict[int, Tensor] = {}
+
+    def address(self, rows: int, inner: int) -> int:
+        needed = -(-rows // BLOCK_ROWS) * BLOCK_ROWS
+        room = self._room.get(inner)
+        if room is None or len(room) < needed:
+            room = self._room[inner] = torch.empty(needed, inner, dtype=torch.bfloat16)
+        return room.data_ptr()
+
+
+_rounded = _Rounded()
+_configuration = ctypes.create_string_buffer(tile_configuration(), len(tile_configuration()))
+
+
+class TilePanels:
+    """A weight [N, K] of bfloat16 to multiply rows by: x [..., K] to x @ weight.T + bias [..., N].
+
+    Of two weights, gates and ups [N / 2, K] with biases of them in turn, a vector each
+    (`product.interleaved`), the answer is silu(gate) * up [..., N / 2].
+    """
+
+    def __init__(self, *weights: Tensor, bias: Tensor | None = None, stays: bool = True) -> None:
+        self.answers, inner = weights[0].shape
+        columns = len(weights) * self.answers
+        panels = _panels(weights, stays=stays)
+        start = torch.zeros(columns) if bias is None else bias.float().contiguous()
+        self._counters = (ctypes.c_int64 * 2)()
+        self._kept = panels, start
+        first = ctypes.addressof(self._counters)
+        self._given = _Arguments(
+            panels=panels.data_ptr(),
+            start=start.data_ptr(),
+            inner=inner,
+            columns=columns,
+            configuration=ctypes.addressof(_configuration),
+            rounding=first,
+            counter=first + ctypes.sizeof(ctypes.c_int64),
+        )
+        given = ctypes.addressof(self._given)
+        kernel = _product_kernel(gated=len(weights) > 1)
+        self.calls = Call(_rounding_kernel(), given), Call(kernel, given)
+
+    def multiply(self, left: Tensor, product: Tensor | None = None) -> Tensor:
+        """Rows of float32 [..., K] to [..., answers]; into `product`, if given, contiguous."""
+        left = left.contiguous()
+        if product is None:
+            product = left.new_empty(*left.shape[:-1], self.answers)
+        rows = left.numel() // self._given.inner
+        if rows:
+            self.prepare(left.data_ptr(), product.data_ptr(), rows)
+            for call in self.calls:
+                call.run()
+        return product
+
+    def prepare(self, left: int, product: int, rows: int) -> None:
+        """What `calls` multiply next: addresses of contiguous [rows, K] and [rows, answers]."""
+        given = self._given
+        given.left, given.product, given.rows = left, product, rows
+        given.rounded = _rounded.address(rows, given.inner)
+        most = max(1, _CHUNK_BYTES // (2 * given.inner * BLOCK_ROWS))
+        blocks = -(-rows // BLOCK_ROWS)
+        given.chunk = -(-blocks // -(-blocks // most)) * BLOCK_ROWS
+        self._counters[0] = self._counters[1] = 0
+
+
+def _panels(weights: Sequence[Tensor], *, stays: bool) -> Tensor:
+    """Tiles of [N / 32, K / 32, 2, 16, 16, 2]: of each 32 columns and 32 numbers of theirs a tile
+    of 16 columns of each weight, or two of the only one, with the numbers in pairs."""
+    inner, side = weights[0].shape[1], TILE_ROWS
+    tiles = weights if len(weights) > 1 else weights[0].view(-1, 2, side, inner).unbind(1)
+    shape = (sum(len(w) for w in weights) // BLOCK_COLUMNS, inner // STEP, 2, side, side, 2)
+    panels = in_huge_pages(shape, torch.bfloat16, stays=stays)
+    for place, tile in zip(panels.unbind(2), tiles, strict=True):
+        place.copy_(tile.reshape(-1, side, inner // STEP, side, 2).permute(0, 2, 3, 1, 4))
+    return panels
+
+
+def fits_tiles(weight: Tensor) -> bool:
+    """Whether the kernel is made for this weight on this machine."""
+    rows, inner = weight.shape
+    whole = rows % BLOCK_COLUMNS == 0 and inner % STEP == 0
+    return weight.dtype == torch.bfloat16 and whole and multiplies_on_tiles()
+
+
+def multiplies_on_tiles() -> bool:
+    """Whether this machine multiplies bfloat16 on AMX tiles."""
+    return team.openmp() is not None and can_use_tiles()
+
+
+@cache
+def _rounding_kernel() -> int:
+    code = revision()
+
+    def kernel(pointer):  # type: ignore[no-untyped-def]
+        a = carray(pointer, 1)[0]
+        first = take_ticket(a.rounding) * _ROUNDED_AT_ONCE
+        while code >= 0 and first < a.rows:
+            count = min(_ROUNDED_AT_ONCE, a.rows - first)
+            start = first * a.inner
+            narrow(a.left + 4 * start, a.rounded + 2 * start, count * a.inner)
+            first = take_ticket(a.rounding) * _ROUNDED_AT_ONCE
+
+    return compiled(kernel, _Arguments)
+
+
+@cache
+def _product_kernel(*, gated: bool) -> int:
+    """The address of the kernel void(_Arguments*); call it on any threads."""
+    code = revision()
+
+    def kernel(pointer):  # type: ignore[no-untyped-def]
+        a = carray(pointer, 1)[0]
+        panels, steps, row_bytes = a.columns // BLOCK_COLUMNS, a.inner // STEP, 2 * a.inner
+        total = panels * ((a.rows + a.chunk - 1) // a.chunk)
+        sums = np.empty((BLOCK_ROWS, BLOCK_COLUMNS), dtype=np.float32)
+        line = 4 * BLOCK_COLUMNS
+        configure_tiles(a.configuration)
+        ticket = take_ticket(a.counter)
+        while code >= 0 and ticket < total:
+            following = take_ticket(a.counter)
+            panel, first = ticket % panels, ticket // panels * a.chunk
+            count = min(a.chunk, a.rows - first)
+            blocks = (count + BLOCK_ROWS - 1) // BLOCK_ROWS
+            right = a.panels + panel * steps * STEP_BYTES
+            ahead = right
+            if following < total:
+                ahead = a.panels + following % panels * steps * STEP_BYTES
+            share = (STEP_BYTES // 64 + blocks - 1) // blocks * 64
+            for block in range(blocks):
+                row = first + block * BLOCK_ROWS
+                rows = min(BLOCK_ROWS, a.rows - row)
+                left, next_one = a.rounded + row * row_bytes, ahead + block * share * steps
+                if rows > TILE_ROWS:
+                    multiply_tiles(
+                        left, row_bytes, right, steps, sums.ctypes.data, line, next_one, share, 2
+                    )
+                else:
+                    multiply_tiles(
+                        left, row_bytes, right, steps, sums.ctypes.data, line, next_one, share, 1
+                    )
+                start = a.start + 4 * panel * BLOCK_COLUMNS
+                if gated:
+                    for r in range(rows):
+                        at = sums.ctypes.data + r * line
+                        place = (row + r) * (a.columns // 2) + panel * TILE_ROWS
+                        add(at, start, at, BLOCK_COLUMNS)
+                        gate(at, a.product + 4 * place, TILE_ROWS)
+                else:
+                    for r in range(rows):
+                        place = a.product + 4 * ((row + r) * a.columns + panel * BLOCK_COLUMNS)
+                        add(sums.ctypes.data + r * line, start, place, BLOCK_COLUMNS)
+            ticket = following
+        release_tiles()
+
+    return compiled(kernel, _Arguments)
