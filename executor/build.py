@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from torch import nn
 
 from executor.attention.base import AttentionBackend
 from executor.attention.cpu import CpuAttention
@@ -22,7 +23,7 @@ from executor.layer_profile import watch_layers
 from executor.linear import Packing, packed_linear
 from executor.llguidance_grammar import LLGuidance
 from executor.loading import Checkpoint, LoadedModel, load
-from executor.memory import keep_freed_memory
+from executor.memory import keep_freed_memory, let_go_of_file
 from executor.merging import Product, optimize_linears
 from executor.model import LayerShape, PackedModel, PagedCache
 from executor.packing import LayerProbe, probe_layers, run_probe
@@ -215,6 +216,15 @@ def _optimize(loaded: LoadedModel, fast: FastPaths, product: Product | None = No
     )
     if fast.direct_layers:
         direct_layers(loaded.module, lambda context: run_probe(loaded.module, context))
+    _leave_file(loaded.module)
+
+
+@torch.no_grad()
+def _leave_file(module: nn.Module) -> None:
+    """Copy what is left of the checkpoint, like token tables: its files need not stay mapped."""
+    for parameter in module.parameters():
+        mapped, parameter.data = parameter.data, parameter.data.clone()
+        let_go_of_file(mapped)
 
 
 def _quantize(

@@ -20,6 +20,7 @@ from torch.nn import functional
 from executor.compiled import team
 from executor.compiled.emit import vector_width
 from executor.linear import FLOAT32, GatedLinear, Packing, Weights, packed_linear
+from executor.memory import let_go_of_file
 from executor.norm import FusedRmsNorm
 from executor.rotary import can_rotate, rotate
 
@@ -80,6 +81,7 @@ def fuse_modules(
         fused = _fused(site.module, packing)
         if fused is not None:
             site.replace(fused)
+            let_go_of_file(*site.module.parameters())
 
 
 def _sites(module: nn.Module) -> list[_Site]:

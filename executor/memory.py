@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise, zip_longest
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -78,6 +79,37 @@ def passing(size: int) -> Tensor:
     """So many bytes on the CPU that go back to the system with the last tensor in them, however
     much freed memory is kept (`keep_freed_memory`)."""
     return torch.frombuffer(mmap.mmap(-1, size, **_PRIVATE), dtype=torch.uint8)
+
+
+_LEAST_FORGOTTEN_BYTES = 1 << 20
+
+
+def let_go_of_file(*tensors: Tensor) -> None:
+    """Give back the memory of tensors that are mapped from a checkpoint's file.
+
+    Reading them again gets them from the file. A checkpoint that was packed then does not stay in
+    memory beside its copy, long before the last tensor in it is let go. Does nothing for memory
+    that is not such a file's, and where Linux does not say whose it is.
+    """
+    large = [t for t in tensors if t.device.type == "cpu" and t.nbytes >= _LEAST_FORGOTTEN_BYTES]
+    files = _mapped_checkpoints() if large else []
+    for tensor in large:
+        begin = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        end = (tensor.data_ptr() + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if any(first <= begin and end <= last for first, last in files):
+            ctypes.CDLL(None).madvise(
+                ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), mmap.MADV_DONTNEED
+            )
+
+
+def _mapped_checkpoints() -> list[tuple[int, int]]:
+    """From where to where safetensors files lie in memory."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return []
+    lines = [line for line in maps.read_text().splitlines() if line.endswith(".safetensors")]
+    ranges = (line.split(maxsplit=1)[0].split("-") for line in lines)
+    return [(int(begin, 16), int(end, 16)) for begin, end in ranges]
 
 
 _PRIVATE: dict[str, int] = (

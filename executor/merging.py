@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from executor.linear import LinearPart, SharedProduct, packed_linear, plain_linear
+from executor.memory import let_go_of_file
 
 Product = Callable[[Tensor, Tensor | None], nn.Module]
 """A weight [N, K] and a bias [N] to a module that multiplies by them."""
@@ -137,10 +138,12 @@ def _replace(group: list[_Site], product: Product | None) -> None:
     if len(group) == 1:
         if product is not None:
             group[0].replace(product(weights[0], biases[0] if biases else None))
+            let_go_of_file(*weights)
         return
     weight = torch.cat(weights)
     bias = torch.cat(biases) if biases else None
     whole = plain_linear(weight, bias) if product is None else product(weight, bias)
+    let_go_of_file(*weights)
     shared = SharedProduct(whole, [len(part) for part in weights])
     for index, site in enumerate(group):
         site.replace(LinearPart(shared, index))

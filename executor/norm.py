@@ -36,7 +36,7 @@ class FusedRmsNorm(nn.Module):
 
     def __init__(self, weight: Tensor, epsilon: float) -> None:
         super().__init__()
-        self.weight = weight.detach().contiguous()
+        self.weight = weight.detach().clone().contiguous()
         self.epsilon = epsilon
         self._counter = ctypes.c_int64()
         self._given = _Arguments(

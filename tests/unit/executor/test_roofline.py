@@ -67,7 +67,7 @@ def test_a_tiny_llama_costs_what_its_matrices_have(tmp_path: Path) -> None:
     save_tiny(tmp_path, tiny_config("llama"))
     loaded = load(Checkpoint(source=str(tmp_path)), EngineSettings(dtype="float32"))
     layers = probe_layers(loaded.module, loaded.config)
-    cost = model_cost(loaded.module, layers, torch.float32)
+    cost = model_cost(loaded.module, layers, weight_bytes=4, cache=torch.float32)
     # q, k, v, o and gate, up, down of three layers, and their norms beside the last one.
     layer = 32 * 32 + 2 * 32 * 16 + 32 * 32 + 3 * 32 * 48 + 2 * 32
     assert cost.body == 3 * layer + 32
@@ -80,7 +80,7 @@ def test_a_tiny_llama_costs_what_its_matrices_have(tmp_path: Path) -> None:
 def test_tied_weights_are_counted_once_and_idle_experts_not() -> None:
     config = tiny_config("qwen3_moe", tie_word_embeddings=True)
     model = tiny_model(config, attention="eager")
-    cost = model_cost(model, {}, torch.float32)
+    cost = model_cost(model, {}, weight_bytes=4, cache=torch.float32)
     experts = 3 * 4 * 3 * 32 * 16
     dense = sum(p.numel() for p in model.parameters()) - 128 * 32 - experts
     assert cost.body == dense + experts // 2
