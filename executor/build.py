@@ -227,9 +227,7 @@ def _leave_file(module: nn.Module) -> None:
         let_go_of_file(mapped)
 
 
-def _quantize(
-    loaded: LoadedModel, form: PagedForm, truth: Truth, fast: FastPaths
-) -> float:
+def _quantize(loaded: LoadedModel, form: PagedForm, truth: Truth, fast: FastPaths) -> float:
     """Make the weights 8 bits wide; how far that moves the logits, as a share of their spread."""
     if not loaded.device.is_cpu:
         raise EngineError("quantization int8 is for CPU; on CUDA load a checkpoint that has it.")

@@ -23,7 +23,7 @@ from executor.compiled import team
 from executor.compiled.series import Call, Series
 from executor.fusing import GatedMlp
 from executor.hook import AttentionContext, layer_index
-from executor.linear import PackedWeight, LinearPart, PanelLinear
+from executor.linear import LinearPart, PackedWeight, PanelLinear
 from executor.norm import FusedRmsNorm
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.rotary import HeadRotation

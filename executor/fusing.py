@@ -58,9 +58,7 @@ class GatedMlp(nn.Module):
 
 
 @torch.inference_mode()
-def fuse_modules(
-    module: nn.Module, run: Callable[[], object], packing: Packing = FLOAT32
-) -> None:
+def fuse_modules(module: nn.Module, run: Callable[[], object], packing: Packing = FLOAT32) -> None:
     """Replace normalizations, gated MLPs and rotary positions that our kernels compute the same.
 
     Leaves a model alone that wants more of them than their answers, and everything where there
@@ -200,9 +198,7 @@ def _gate_and_up(module: Any) -> tuple[Any, Any]:
     return gate, up
 
 
-def _same(
-    module: nn.Module, other: nn.Module, size: int, tolerance: float = _TOLERANCE
-) -> bool:
+def _same(module: nn.Module, other: nn.Module, size: int, tolerance: float = _TOLERANCE) -> bool:
     rows = torch.randn(3, 5, size, generator=torch.Generator().manual_seed(0))
     expected, answer = module(rows), other(rows)
     if not isinstance(expected, Tensor) or expected.shape != answer.shape:

@@ -25,11 +25,13 @@ EXPECTED_ROWS = 64
 class PackedWeight(Protocol):
     """A weight [N, K] in a kernel's own order, to multiply rows of float32 by."""
 
-    answers: int
-    """N, or N / 2 of a gated one: numbers of a row's product."""
+    @property
+    def answers(self) -> int:
+        """N, or N / 2 of a gated one: numbers of a row's product."""
 
-    calls: tuple[Call, ...]
-    """Kernels that multiply what was prepared, one after the other."""
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Kernels that multiply what was prepared, one after the other."""
 
     def multiply(self, left: Tensor, product: Tensor | None = None) -> Tensor:
         """Rows [..., K] to [..., answers]; into `product`, if given, which is contiguous."""

@@ -54,9 +54,7 @@ def name(dtype: torch.dtype) -> str:
 def cuda_types(asked: torch.dtype | None) -> NumberTypes:
     dtype = asked or torch.bfloat16
     reason = "asked for" if asked else "CUDA devices multiply bfloat16 fastest"
-    return NumberTypes(
-        weights=dtype, products=dtype, activations=dtype, cache=dtype, reason=reason
-    )
+    return NumberTypes(weights=dtype, products=dtype, activations=dtype, cache=dtype, reason=reason)
 
 
 def cpu_types(asked: torch.dtype | None, stored: torch.dtype | None) -> NumberTypes:

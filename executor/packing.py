@@ -6,22 +6,16 @@ at a time through transformers' eager attention, are compared with ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from executor import hook
-from executor.attention.base import AttentionBackend, AttentionOptions
+from executor.attention.base import AttentionOptions
 from executor.attention.reference import attend
 from executor.errors import UnsupportedModelError
 from executor.hook import AttentionContext
-from executor.model import LayerShape, PackedModel, PagedCache, run_packed
-from executor.request import Request
-from executor.scheduler import Scheduler
-from executor.sequence import Group, Sequence
-from executor.settings import Limits
+from executor.model import LayerShape, run_packed
 
 
 class LayerProbe:

@@ -114,7 +114,7 @@ def _panels(weights: Sequence[Tensor], *, stays: bool) -> Tensor:
     shape = (len(sources[0]), inner, VECTORS * width)
     panels = in_huge_pages(shape, weights[0].dtype, stays=stays)
     in_turn = panels.dtype == torch.bfloat16
-    places = panels.unflatten(2, (width, VECTORS) if in_turn else (VECTORS, width))
+    places = panels.view(*shape[:2], *((width, VECTORS) if in_turn else (VECTORS, width)))
     for place, source in zip(places.unbind(3 if in_turn else 2), sources, strict=True):
         place.copy_(source.transpose(1, 2))
     return panels

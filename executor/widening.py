@@ -40,7 +40,7 @@ class Widening:
             for parameter in child.parameters(recurse=False):
                 holders.setdefault(id(parameter), set()).add(type(child))
         for child in module.modules():
-            forward = forwards.get(type(child))  # type: ignore[arg-type]
+            forward = forwards.get(type(child))
             weight = getattr(child, "weight", None)
             if forward is None or weight is None or weight.dtype not in _SHORT:
                 continue

@@ -18,7 +18,6 @@ from numba.core import cgutils, types
 from executor.compiled.emit import (
     CACHE_LINE,
     FLOAT,
-    INT,
     SECOND,
     emitter,
     fetch,
@@ -161,5 +160,3 @@ def _store(builder: Any, tile: int, address: Any, stride: Any) -> None:
 def _call(builder: Any, name: str, *given: Any) -> None:
     kind = ir.FunctionType(ir.VoidType(), [value.type for value in given])
     builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
-
-

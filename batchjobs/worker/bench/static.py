@@ -76,7 +76,10 @@ class StaticModel:
         transformers_logging.disable_progress_bar()
         self._device = device.device
         module: nn.Module = AutoModelForCausalLM.from_pretrained(
-            checkpoint.source, dtype=device.types.products, use_safetensors=True, **checkpoint.arguments
+            checkpoint.source,
+            dtype=device.types.products,
+            use_safetensors=True,
+            **checkpoint.arguments,
         )
         self._module: Any = module.eval().to(device.device)
 
