@@ -17,11 +17,11 @@ from numba import carray
 from torch import Tensor
 
 from executor.compiled import team
-from executor.compiled.access import take_ticket
+from executor.compiled.access import copy_bytes, take_ticket
+from executor.compiled.dots import add_line
 from executor.compiled.gate import gate
 from executor.compiled.halves import narrow
 from executor.compiled.kernel import compiled, revision
-from executor.compiled.rows import add
 from executor.compiled.series import Call
 from executor.compiled.tiles import (
     BLOCK_COLUMNS,
@@ -54,7 +54,7 @@ class _Arguments(ctypes.Structure):
             "left",  # [M, K]
             "rounded",  # [M or more, K] bfloat16: room for a whole block of rows behind the last
             "panels",  # [N / 32, K / 32, 2, 16, 16, 2] bfloat16
-            "start",  # [N]: what every row begins with
+            "start",  # [N]: what is added to every row; 0: nothing
             "product",  # [M, N], or [M, N / 2]
             "rows",  # M
             "inner",  # K
@@ -96,13 +96,13 @@ class TilePanels:
         self.answers, inner = weights[0].shape
         columns = len(weights) * self.answers
         panels = _panels(weights, stays=stays)
-        start = torch.zeros(columns) if bias is None else bias.float().contiguous()
+        start = None if bias is None else bias.float().contiguous()
         self._counters = (ctypes.c_int64 * 2)()
         self._kept = panels, start
         first = ctypes.addressof(self._counters)
         self._given = _Arguments(
             panels=panels.data_ptr(),
-            start=start.data_ptr(),
+            start=0 if start is None else start.data_ptr(),
             inner=inner,
             columns=columns,
             configuration=ctypes.addressof(_configuration),
@@ -178,7 +178,13 @@ def _rounding_kernel() -> int:
 
 @cache
 def _product_kernel(*, gated: bool) -> int:
-    """The address of the kernel void(_Arguments*); call it on any threads."""
+    """The address of the kernel void(_Arguments*); call it on any threads.
+
+    Raises:
+        RuntimeError: this process may not use tiles, and would be ended for trying.
+    """
+    if not can_use_tiles():
+        raise RuntimeError("this process cannot use AMX tiles")
     code = revision()
 
     def kernel(pointer):  # type: ignore[no-untyped-def]
@@ -203,25 +209,31 @@ def _product_kernel(*, gated: bool) -> int:
                 row = first + block * BLOCK_ROWS
                 rows = min(BLOCK_ROWS, a.rows - row)
                 left, next_one = a.rounded + row * row_bytes, ahead + block * share * steps
+                product = a.product + 4 * (row * a.columns + panel * BLOCK_COLUMNS)
+                target, target_row = sums.ctypes.data, line
+                direct = not gated and a.start == 0 and rows % TILE_ROWS == 0
+                if direct:
+                    target, target_row = product, 4 * a.columns
                 if rows > TILE_ROWS:
                     multiply_tiles(
-                        left, row_bytes, right, steps, sums.ctypes.data, line, next_one, share, 2
+                        left, row_bytes, right, steps, target, target_row, next_one, share, 2
                     )
                 else:
                     multiply_tiles(
-                        left, row_bytes, right, steps, sums.ctypes.data, line, next_one, share, 1
+                        left, row_bytes, right, steps, target, target_row, next_one, share, 1
                     )
+                if direct:
+                    continue
                 start = a.start + 4 * panel * BLOCK_COLUMNS
-                if gated:
-                    for r in range(rows):
-                        at = sums.ctypes.data + r * line
+                for r in range(rows):
+                    at = target + r * line
+                    if a.start != 0:
+                        add_line(at, start, at, BLOCK_COLUMNS, TILE_ROWS)
+                    if gated:
                         place = (row + r) * (a.columns // 2) + panel * TILE_ROWS
-                        add(at, start, at, BLOCK_COLUMNS)
                         gate(at, a.product + 4 * place, TILE_ROWS)
-                else:
-                    for r in range(rows):
-                        place = a.product + 4 * ((row + r) * a.columns + panel * BLOCK_COLUMNS)
-                        add(sums.ctypes.data + r * line, start, place, BLOCK_COLUMNS)
+                    else:
+                        copy_bytes(product + 4 * r * a.columns, at, line)
             ticket = following
         release_tiles()
 

@@ -142,6 +142,24 @@ def scale(typing: Any, source: Any, factor: Any, target: Any, size: Any, width: 
     return types.boolean(types.int64, types.float32, types.int64, size, width), generate
 
 
+@emitter
+def add_line(typing: Any, one: Any, other: Any, total: Any, size: Any, width: Any) -> Any:
+    """total = one + other, for `size` numbers, a multiple of the vector's `width`.
+
+    Addresses of float32, of which `total` may be one of the others; the last two are literals.
+    """
+    count, lanes = size.literal_value, width.literal_value
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        left, right, to = pointers(builder, arguments[:3])
+        for d in range(0, count, lanes):
+            added = builder.fadd(load(builder, left, d, lanes), load(builder, right, d, lanes))
+            store(builder, added, to, d)
+        return nothing()
+
+    return signature(3, size, width), generate
+
+
 def _sum_each(builder: Any, vectors: list[Any]) -> Any:
     """A vector whose lane l is the sum of vector l: a butterfly, half as many at every level."""
     width = len(vectors)
