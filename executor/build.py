@@ -155,7 +155,7 @@ def _make_fast(
     with nullcontext() if is_cpu else widened(module, torch.float32):
         truth = find_truth(module, loaded.config.vocab_size)
     if is_cpu and (settings.quantization is not None or own is not None):
-        check_packing(module, form, truth)
+        check_packing(module, replace(form, cache=torch.float32), truth)
     if settings.quantization is not None:
         return _quantize(loaded, form, truth, fast)
     if is_cpu:

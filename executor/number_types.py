@@ -81,6 +81,6 @@ def _on_cpu(weights: torch.dtype, products: torch.dtype, reason: str) -> NumberT
         weights=weights,
         products=products,
         activations=torch.float32,
-        cache=torch.float32,
+        cache=products,
         reason=reason,
     )

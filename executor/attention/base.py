@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from executor.attention.writing import Writer, can_copy
@@ -42,9 +43,9 @@ class LayerCache:
         self.keys[slots.blocks, :, slots.offsets] = key.to(self.keys.dtype)
         self.values[slots.blocks, :, slots.offsets] = value.to(self.values.dtype)
 
-    def gather(self, tables: Tensor) -> tuple[Tensor, Tensor]:
+    def gather(self, tables: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Contiguous keys and values [B, Hkv, M * block_size, D] of block tables [B, M]."""
-        return _gather(self.keys, tables), _gather(self.values, tables)
+        return _gather(self.keys, tables).to(dtype), _gather(self.values, tables).to(dtype)
 
 
 def _gather(cache: Tensor, tables: Tensor) -> Tensor:

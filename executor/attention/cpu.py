@@ -16,12 +16,14 @@ from executor.attention.cascade import shared_prefixes
 from executor.attention.kernel import attention_kernel, fitting_width, strip_size, unit_rows
 from executor.attention.sdpa import sdpa_attention
 from executor.attention.units import Cutting, Plan, plan_units
+from executor.compiled.halves import STORED
 from executor.compiled.team import run_together
 
 
 @dataclass(frozen=True, slots=True)
 class CpuAttention:
-    """See `AttentionBackend`. The kernel is for float32 and sizes that fill vectors."""
+    """See `AttentionBackend`. The kernel is for sizes that fill vectors; it computes in float32
+    over a cache of any type, and answers in it."""
 
     cascade: bool = True
     """Whether prefixes that rows share are attended for all of them at once."""
@@ -33,12 +35,13 @@ class CpuAttention:
         value_size = layer.values.shape[3]
         group = query.shape[1] // kv_heads
         width = fitting_width(group, key_size, value_size, block_size)
-        if query.dtype != torch.float32 or width is None:
+        if width is None or layer.keys.dtype not in STORED:
             return sdpa_attention(query, layer, batch, options)
-        output = query.new_empty(*query.shape[:2], value_size)
-        kernel = attention_kernel(group, key_size, value_size, width)
-        _call(kernel, query, layer, self._plan(group, layer, batch, options), options, output)
-        return output
+        wide = query.float()
+        output = wide.new_empty(*query.shape[:2], value_size)
+        kernel = attention_kernel(group, key_size, value_size, width, STORED[layer.keys.dtype])
+        _call(kernel, wide, layer, self._plan(group, layer, batch, options), options, output)
+        return output.to(query.dtype)
 
     def _plan(
         self, group: int, layer: LayerCache, batch: PackedBatch, options: AttentionOptions
@@ -86,6 +89,7 @@ def _call(
     given.query_row, given.query_head, _ = query.stride()
     given.output = output.data_ptr()
     given.keys, given.values = layer.keys.data_ptr(), layer.values.data_ptr()
+    given.number_bytes = layer.keys.element_size()
     _, given.kv_heads, given.block_size, _ = layer.keys.shape
     given.sinks = 0 if sinks is None else sinks.data_ptr()
     given.scale, given.softcap = options.scale, options.softcap or 0

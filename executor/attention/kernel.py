@@ -45,8 +45,9 @@ class Arguments(ctypes.Structure):
         ("query_row", ctypes.c_int64),  # its strides, in numbers
         ("query_head", ctypes.c_int64),
         ("output", ctypes.c_int64),  # [T, Hq, Dv], contiguous
-        ("keys", ctypes.c_int64),  # [N, Hkv, block_size, Dk], contiguous
-        ("values", ctypes.c_int64),  # [N, Hkv, block_size, Dv], contiguous
+        ("keys", ctypes.c_int64),  # [N, Hkv, block_size, Dk], contiguous, of the stored type
+        ("values", ctypes.c_int64),  # [N, Hkv, block_size, Dv], contiguous, of the stored type
+        ("number_bytes", ctypes.c_int64),  # of that type
         ("kv_heads", ctypes.c_int64),
         ("block_size", ctypes.c_int64),
         ("units", ctypes.c_int64),  # how many
@@ -99,8 +100,9 @@ def _product_width(width: int, value_size: int) -> int | None:
 
 
 @cache
-def attention_kernel(group: int, key_size: int, value_size: int, width: int) -> int:
-    """The address of the kernel void(Arguments*) for these sizes; call it on any threads."""
+def attention_kernel(group: int, key_size: int, value_size: int, width: int, stored: int) -> int:
+    """The address of the kernel void(Arguments*) for these sizes and a cache of the type `stored`
+    (`halves`); call it on any threads."""
     code = revision()
     wide = _product_width(width, value_size) or 8
     strip, together = 2 * wide, MOST_ROWS[wide]
@@ -130,17 +132,17 @@ def attention_kernel(group: int, key_size: int, value_size: int, width: int) -> 
                 if position < end:
                     planned = plan_ahead(
                         a, work.pieces, unit, head, position, end, alone, due, following,
-                        4 * key_size, 4 * value_size,
+                        a.number_bytes * key_size, a.number_bytes * value_size,
                     )  # fmt: skip
                     attend_tile(
                         a, work, unit, head, position, count * group, strips, planned,
-                        key_size, value_size, strip, together, wide,
+                        key_size, value_size, strip, together, wide, stored,
                     )  # fmt: skip
                     position += TILE
                 for place in range(alone, due):
                     attend_alone(
                         a, work, unit, head, place, count, following,
-                        group, key_size, value_size, width,
+                        group, key_size, value_size, width, stored,
                     )  # fmt: skip
                 alone = due
             for place in range(count):

@@ -18,7 +18,7 @@ def reference_attention(
     output = query.new_empty(*query.shape[:2], layer.values.shape[-1])
     for s, (start, count) in enumerate(zip(batch.query_starts, batch.query_lens, strict=True)):
         context = batch.context_lens[s]
-        keys, values = layer.gather(batch.block_tables[s : s + 1])
+        keys, values = layer.gather(batch.block_tables[s : s + 1], torch.float32)
         for first in range(0, count, MAX_QUERIES):
             last = min(first + MAX_QUERIES, count)
             rows = slice(start + first, start + last)

@@ -42,7 +42,9 @@ def prefill(
     block_size = layer.keys.shape[2]
     for s in batch.prefilling:
         start, count, context = batch.query_starts[s], batch.query_lens[s], batch.context_lens[s]
-        keys, values = layer.gather(batch.block_tables[s : s + 1, : -(-context // block_size)])
+        keys, values = layer.gather(
+            batch.block_tables[s : s + 1, : -(-context // block_size)], query.dtype
+        )
         for first in range(0, count, MAX_QUERIES):
             last = min(first + MAX_QUERIES, count)
             seen = context - count + last
@@ -71,7 +73,7 @@ def _decode(
     members = torch.tensor(group, device=query.device)
     rows = torch.tensor([batch.query_starts[s] for s in group], device=query.device)
     last = torch.tensor([batch.context_lens[s] - 1 for s in group], device=query.device)
-    keys, values = layer.gather(batch.block_tables[members, :blocks])
+    keys, values = layer.gather(batch.block_tables[members, :blocks], query.dtype)
     mask = visible(last[:, None], keys.shape[2], options.window)[:, None]
     # What lies behind a context is anybody's or nobody's, and a NaN there survives a mask.
     unwritten = (torch.arange(keys.shape[2], device=query.device) > last[:, None])[:, None, :, None]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
+import torch
 from numba import carray
 from torch import Tensor
 
 from executor.compiled import team
 from executor.compiled.access import copy_bytes, int_at, take_ticket
+from executor.compiled.halves import narrow
 from executor.compiled.kernel import compiled, revision
 
 _AT_ONCE = 16
@@ -25,6 +27,7 @@ class _Rows(ctypes.Structure):
         ("head_bytes", ctypes.c_int64),
         ("target", ctypes.c_int64),  # [N, Hkv, block_size, D] at, contiguous
         ("token_bytes", ctypes.c_int64),
+        ("rounded", ctypes.c_int64),  # numbers of a token: float32 to bfloat16; 0: copied as it is
     )
 
 
@@ -61,14 +64,17 @@ class Writer:
             size = source.element_size()
             rows.source, rows.target = source.data_ptr(), target.data_ptr()
             rows.row_bytes, rows.head_bytes = row * size, head * size
-            rows.token_bytes = source.shape[2] * size
+            rows.token_bytes = source.shape[2] * target.element_size()
+            rows.rounded = 0 if source.dtype == target.dtype else source.shape[2]
         self._counter.value = 0
         team.run_together(_kernel(), ctypes.addressof(given))
 
 
 def can_copy(rows: Tensor, cache: Tensor) -> bool:
-    """Whether rows are in the cache as they are."""
-    return cache.device.type == "cpu" and rows.stride(2) == 1 and rows.dtype == cache.dtype
+    """Whether rows lie in the cache as they are, or rounded from float32 to bfloat16."""
+    rounded = (rows.dtype, cache.dtype) == (torch.float32, torch.bfloat16)
+    kind = rounded or rows.dtype == cache.dtype
+    return cache.device.type == "cpu" and rows.stride(2) == 1 and kind
 
 
 @cache
@@ -84,11 +90,12 @@ def _kernel() -> int:
                 for head in range(a.kv_heads):
                     token = (block * a.kv_heads + head) * a.block_size + offset
                     for rows in (a.keys, a.values):
-                        copy_bytes(
-                            rows.target + token * rows.token_bytes,
-                            rows.source + row * rows.row_bytes + head * rows.head_bytes,
-                            rows.token_bytes,
-                        )
+                        source = rows.source + row * rows.row_bytes + head * rows.head_bytes
+                        target = rows.target + token * rows.token_bytes
+                        if rows.rounded > 0:
+                            narrow(source, target, rows.rounded)
+                        else:
+                            copy_bytes(target, source, rows.token_bytes)
             first = take_ticket(a.counter) * _AT_ONCE
 
     return compiled(kernel, _Arguments)

@@ -23,6 +23,7 @@ from executor.compiled.emit import (
     signature,
     store,
 )
+from executor.compiled.halves import STORED_BYTES, load_in_order
 
 _ACCUMULATORS = {16: 24, 8: 12}
 """Vector registers that hold sums, by the width: of 32 with AVX-512, of 16 without."""
@@ -31,22 +32,22 @@ _ACCUMULATORS = {16: 24, 8: 12}
 @emitter
 def dots(
     typing: Any, query: Any, key: Any, scores: Any, last: Any, ahead: Any,
-    group: Any, size: Any, keys: Any, width: Any,
+    group: Any, size: Any, keys: Any, width: Any, stored: Any,
 ) -> Any:  # fmt: skip
     """Products of `group` queries with keys [0, last), `size` numbers each.
 
-    Addresses of float32 [group, size], [keys, size] and [group, keys]; `last` is rounded up to
-    the vector's `width`, of which `size` and `keys` are multiples. Meanwhile as many keys are
-    fetched from `ahead`. The last four are literals.
+    Addresses of float32 [group, size], of keys [keys, size] of the type `stored` and of float32
+    [group, keys]; `last` is rounded up to the vector's `width`, of which `size` and `keys` are
+    multiples. Meanwhile as many keys are fetched from `ahead`. The last five are literals.
     """
-    shape = [kind.literal_value for kind in (group, size, keys, width)]
+    shape = [kind.literal_value for kind in (group, size, keys, width, stored)]
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        query, key, scores = pointers(builder, arguments[:3])
-        _emit_dots(builder, query, key, scores, *arguments[3:5], *shape)
+        query, scores = pointers(builder, [arguments[0], arguments[2]])
+        _emit_dots(builder, query, arguments[1], scores, *arguments[3:5], *shape)
         return nothing()
 
-    return signature(5, group, size, keys, width), generate
+    return signature(5, group, size, keys, width, stored), generate
 
 
 def _share(count: int, part: int, parts: int) -> tuple[int, int]:
@@ -57,19 +58,20 @@ def _share(count: int, part: int, parts: int) -> tuple[int, int]:
 
 def _emit_dots(
     builder: Any, query: Any, key: Any, scores: Any, last: Any, ahead: Any,
-    group: int, size: int, keys: int, width: int,
+    group: int, size: int, keys: int, width: int, stored: int,
 ) -> None:  # fmt: skip
+    key_bytes = STORED_BYTES[stored] * size
     with cgutils.for_range_slice(builder, integer(0), last, integer(width)) as (first, _):
-        tile = builder.gep(key, [builder.mul(first, integer(size))])
-        behind = builder.mul(first, integer(4 * size))
+        behind = builder.mul(first, integer(key_bytes))
+        tile = builder.add(key, behind)
         (following,) = pointers(builder, [builder.add(ahead, behind)])
         for g in range(group):
-            fetch(builder, following, *_share(4 * width * size, g, group), NEAREST)
+            fetch(builder, following, *_share(width * key_bytes, g, group), NEAREST)
             sums = [ir.Constant(ir.VectorType(FLOAT, width), None)] * width
             for part in range(0, size, width):
                 of_query = load(builder, query, g * size + part, width)
                 for k in range(width):
-                    of_key = load(builder, tile, k * size + part, width)
+                    of_key = load_in_order(builder, tile, k * size + part, width, stored)
                     sums[k] = fma(builder, of_query, of_key, sums[k])
             target = builder.gep(scores, [builder.add(first, integer(g * keys))])
             store(builder, _sum_each(builder, sums), target, 0)
@@ -78,28 +80,29 @@ def _emit_dots(
 @emitter
 def mix(
     typing: Any, weights: Any, value: Any, mixed: Any, first: Any, last: Any, ahead: Any,
-    group: Any, size: Any, keys: Any, width: Any,
+    group: Any, size: Any, keys: Any, width: Any, stored: Any,
 ) -> Any:  # fmt: skip
     """Add values [first, last), weighted, to the sum of each of `group` queries.
 
-    Addresses of float32 [group, keys], [keys, size] and [group, size]; the last four are
-    literals, and `size` is a multiple of `width`. Meanwhile as many values are fetched from
-    `ahead`.
+    Addresses of float32 [group, keys], of values [keys, size] of the type `stored` and of float32
+    [group, size]; the last five are literals, and `size` is a multiple of `width`. Meanwhile as
+    many values are fetched from `ahead`.
     """
-    shape = [kind.literal_value for kind in (group, size, keys, width)]
+    shape = [kind.literal_value for kind in (group, size, keys, width, stored)]
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        weights, value, mixed = pointers(builder, arguments[:3])
-        _emit_mix(builder, weights, value, mixed, *arguments[3:6], *shape)
+        weights, mixed = pointers(builder, [arguments[0], arguments[2]])
+        _emit_mix(builder, weights, arguments[1], mixed, *arguments[3:6], *shape)
         return nothing()
 
-    return signature(6, group, size, keys, width), generate
+    return signature(6, group, size, keys, width, stored), generate
 
 
 def _emit_mix(
     builder: Any, weights: Any, value: Any, mixed: Any, first: Any, last: Any, ahead: Any,
-    group: int, size: int, keys: int, width: int,
+    group: int, size: int, keys: int, width: int, stored: int,
 ) -> None:  # fmt: skip
+    number_bytes = STORED_BYTES[stored]
     together = width * max(1, _ACCUMULATORS[width] // group)
     for start in range(0, size, together):
         parts = range(start, min(start + together, size), width)
@@ -109,11 +112,12 @@ def _emit_mix(
             for at, place in places.items()
         }
         with cgutils.for_range_slice(builder, first, last, integer(1)) as (t, _):
-            row = builder.gep(value, [builder.mul(t, integer(size))])
-            behind = builder.mul(t, integer(4 * size))
+            behind = builder.mul(t, integer(number_bytes * size))
+            row = builder.add(value, behind)
             (following,) = pointers(builder, [builder.add(ahead, behind)])
-            fetch(builder, following, 4 * start, 4 * min(start + together, size), NEAREST)
-            loaded = {part: load(builder, row, part, width) for part in parts}
+            stop = min(start + together, size)
+            fetch(builder, following, number_bytes * start, number_bytes * stop, NEAREST)
+            loaded = {part: load_in_order(builder, row, part, width, stored) for part in parts}
             for g in range(group):
                 weight = builder.gep(weights, [builder.add(t, integer(g * keys))])
                 spread = broadcast(builder, builder.load(weight), width)

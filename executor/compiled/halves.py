@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 
 from executor.compiled.access import float_at
-from executor.compiled.emit import FLOAT, INT, emitter, nothing
+from executor.compiled.emit import FLOAT, INT, emitter, nothing, pointers, store
 from executor.compiled.kernel import jit
 
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
@@ -35,6 +35,48 @@ def load_line(builder: Any, address: Any, vectors: int, width: int, stored: int)
     if stored == FLOAT32:
         return loaded
     return [builder.fpext(vector, ir.VectorType(FLOAT, width)) for vector in loaded]
+
+
+def load_in_order(builder: Any, address: Any, place: int, width: int, stored: int) -> Any:
+    """A vector of float32 from numbers that lie one behind the other, that many places behind."""
+    if stored == FLOAT32:
+        return _vector(builder, address, place, width, FLOAT)
+    if stored == FLOAT16:
+        halves = _vector(builder, address, place, width, _HALF)
+        return builder.fpext(halves, ir.VectorType(FLOAT, width))
+    halves = _vector(builder, address, place, width, ir.IntType(16))
+    bits = builder.zext(halves, ir.VectorType(_BITS, width))
+    return builder.bitcast(builder.shl(bits, _spread(16, width)), ir.VectorType(FLOAT, width))
+
+
+@emitter
+def widen(
+    typing: Any, source: Any, target: Any, rows: Any, size: Any, width: Any, stored: Any
+) -> Any:
+    """Turn `rows` times `size` numbers of the type `stored` into float32, at another address.
+
+    `size` is a multiple of the vector's `width`; the last three are literals.
+    """
+    count, lanes, kind = (literal.literal_value for literal in (size, width, stored))
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        source, target, rows = arguments[:3]
+        with cgutils.for_range_slice(builder, ir.Constant(INT, 0), rows, ir.Constant(INT, 1)) as (
+            row,
+            _unused,
+        ):
+            given = builder.add(source, builder.mul(row, _bytes(count * STORED_BYTES[kind])))
+            made = builder.add(target, builder.mul(row, _bytes(count * 4)))
+            (place,) = pointers(builder, [made])
+            for d in range(0, count, lanes):
+                store(builder, load_in_order(builder, given, d, lanes, kind), place, d)
+        return nothing()
+
+    return types.boolean(*[types.int64] * 3, size, width, stored), generate
+
+
+def _bytes(count: int) -> Any:
+    return ir.Constant(INT, count)
 
 
 def _pair(builder: Any, address: Any, start: int, width: int) -> list[Any]:

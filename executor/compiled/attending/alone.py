@@ -19,8 +19,8 @@ from executor.compiled.softmax import soften
 
 @inlined
 def attend_alone(  # type: ignore[no-untyped-def]
-    a, work, unit, head, place, count, following, group, key_size, value_size, width
-):
+    a, work, unit, head, place, count, following, group, key_size, value_size, width, stored
+):  # fmt: skip
     """The unit's row at this place, of `count`; meanwhile what comes next is fetched."""
     row, q = member(a, unit, place), place * group
     position, end = own_start(a, unit, row), int_at(a.ends, row)
@@ -39,8 +39,8 @@ def attend_alone(  # type: ignore[no-untyped-def]
         elif following < a.units * a.kv_heads:
             ahead = first_token(a, following)
         dots(
-            query, a.keys + 4 * at * key_size, scores, last, a.keys + 4 * ahead * key_size,
-            group, key_size, TILE, width,
+            query, a.keys + a.number_bytes * at * key_size, scores, last,
+            a.keys + a.number_bytes * ahead * key_size, group, key_size, TILE, width, stored,
         )  # fmt: skip
         for g in range(group):
             if a.softcap > 0:
@@ -51,6 +51,6 @@ def attend_alone(  # type: ignore[no-untyped-def]
                 mixed + 4 * g * value_size, TILE, value_size, width,
             )  # fmt: skip
         mix(
-            scores, a.values + 4 * at * value_size, mixed, first, last,
-            a.values + 4 * ahead * value_size, group, value_size, TILE, width,
+            scores, a.values + a.number_bytes * at * value_size, mixed, first, last,
+            a.values + a.number_bytes * ahead * value_size, group, value_size, TILE, width, stored,
         )  # fmt: skip

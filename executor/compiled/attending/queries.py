@@ -36,6 +36,8 @@ class Work(NamedTuple):
     edges: NDArray[np.int64]  # [4, strips]: lowest and highest of starts, then of ends
     pieces: NDArray[np.int64]  # addresses of what is to be fetched meanwhile (`ahead`)
     zeros: Floats  # [strip]
+    keys: Floats  # [TILE, Dk]: of the tile at hand, where the cache has 16 bits
+    values: Floats  # [TILE, Dv]
 
 
 @jit
@@ -63,6 +65,8 @@ def work_space(queries, strips, strip, group, key_size, value_size):  # type: ig
         np.zeros((4, strips), dtype=np.int64),
         np.zeros(MOST_PIECES + 1, dtype=np.int64),
         np.zeros(strip, dtype=np.float32),
+        in_whole_lines(TILE * key_size).reshape((TILE, key_size)),
+        in_whole_lines(TILE * value_size).reshape((TILE, value_size)),
     )
 
 

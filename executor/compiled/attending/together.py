@@ -10,7 +10,7 @@ from executor.compiled.attending.ahead import PIECE
 from executor.compiled.attending.cache import TILE, in_one_block, member, token_at
 from executor.compiled.attending.softcap import cap
 from executor.compiled.dots import scale
-from executor.compiled.halves import FLOAT32
+from executor.compiled.halves import FLOAT32, widen
 from executor.compiled.kernel import inlined
 from executor.compiled.matrix import multiply
 from executor.compiled.softmax import soften_columns
@@ -19,7 +19,7 @@ from executor.compiled.softmax import soften_columns
 @inlined
 def attend_tile(  # type: ignore[no-untyped-def]
     a, work, unit, head, position, queries, strips, planned,
-    key_size, value_size, strip, most_rows, wide,
+    key_size, value_size, strip, most_rows, wide, stored,
 ):  # fmt: skip
     """All of the unit's rows over the tile from `position` on.
 
@@ -28,6 +28,11 @@ def attend_tile(  # type: ignore[no-untyped-def]
     row = member(a, unit, 0)
     work.pieces[planned] = work.zeros.ctypes.data
     n = 0
+    if stored != FLOAT32:
+        _widen_tile(
+            a, work, row, head, position, work.edges[3, :strips].max(), key_size, value_size, wide,
+            stored,
+        )  # fmt: skip
     for s in range(strips):
         q = s * strip
         length = min(TILE, work.edges[3, s] - position)
@@ -36,8 +41,11 @@ def attend_tile(  # type: ignore[no-untyped-def]
         scores = work.scores.ctypes.data
         done = 0
         while done < length:
-            part = in_one_block(a, position + done, length - done)
-            keys = a.keys + 4 * token_at(a, row, position + done, head) * key_size
+            if stored == FLOAT32:
+                part = in_one_block(a, position + done, length - done)
+                keys = a.keys + 4 * token_at(a, row, position + done, head) * key_size
+            else:
+                part, keys = length, work.keys.ctypes.data
             blocks = (part + most_rows - 1) // most_rows
             for block in range(blocks):
                 t = part * block // blocks
@@ -71,8 +79,11 @@ def attend_tile(  # type: ignore[no-untyped-def]
                 scale(mixed, work.shrink[i], mixed, value_size, wide)
         done = 0
         while done < length:
-            part = in_one_block(a, position + done, length - done)
-            values = a.values + 4 * token_at(a, row, position + done, head) * value_size
+            if stored == FLOAT32:
+                part = in_one_block(a, position + done, length - done)
+                values = a.values + 4 * token_at(a, row, position + done, head) * value_size
+            else:
+                part, values = length, work.values.ctypes.data
             blocks = (used + most_rows - 1) // most_rows
             for block in range(blocks):
                 i = used * block // blocks
@@ -86,3 +97,23 @@ def attend_tile(  # type: ignore[no-untyped-def]
                     )  # fmt: skip
                     n += 1
             done += part
+
+
+@inlined
+def _widen_tile(  # type: ignore[no-untyped-def]
+    a, work, row, head, position, end, key_size, value_size, wide, stored
+):
+    """Keys and values of a tile that ends before `end`, in float32 for all strips."""
+    length, done = min(TILE, end - position), 0
+    while done < length:
+        part = in_one_block(a, position + done, length - done)
+        at = token_at(a, row, position + done, head)
+        widen(
+            a.keys + a.number_bytes * at * key_size, work.keys[done:].ctypes.data,
+            part, key_size, wide, stored,
+        )  # fmt: skip
+        widen(
+            a.values + a.number_bytes * at * value_size, work.values[done:].ctypes.data,
+            part, value_size, wide, stored,
+        )  # fmt: skip
+        done += part

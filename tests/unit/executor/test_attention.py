@@ -121,6 +121,26 @@ def test_backend_equals_reference(
     torch.testing.assert_close(backend(query, cache, batch, options), expected)
 
 
+@pytest.mark.parametrize("backend", [b for n, b in BACKENDS.items() if n != "reference"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["plain", "all"])
+@pytest.mark.parametrize("spans", [[(7, 1), (30, 1)], [(11, 6), (5, 1), (0, 300), (63, 1)]])
+@pytest.mark.parametrize("sizes", SIZES[1:4], ids=str)
+def test_backend_computes_in_float32_over_a_cache_of_16_bits(
+    backend: AttentionBackend,
+    dtype: torch.dtype,
+    name: str,
+    spans: list[tuple[int, int]],
+    sizes: Sizes,
+) -> None:
+    options = AttentionOptions(scale=0.3, **OPTIONS[name])  # type: ignore[arg-type]
+    batch, cache, query = make_batch(spans, sizes)
+    short = LayerCache(cache.keys.to(dtype), cache.values.to(dtype))
+    wide = LayerCache(short.keys.float(), short.values.float())
+    expected = BACKENDS["reference"](query, wide, batch, options)
+    torch.testing.assert_close(backend(query, short, batch, options), expected)
+
+
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
 def test_bfloat16_stays_close_to_float32(backend: AttentionBackend) -> None:
     options = AttentionOptions(scale=0.3)
@@ -139,7 +159,7 @@ def test_pack_places_each_token_in_its_sequence_block() -> None:
     assert batch.context_lens == [7, 3]
     key = torch.arange(8.0).view(8, 1, 1).expand(8, KV_HEADS, KEY)
     cache.write(key, key[..., :VALUE], batch.slots)
-    keys, _ = cache.gather(batch.block_tables[:1])
+    keys, _ = cache.gather(batch.block_tables[:1], torch.float32)
     assert keys[0, 0, 2:7, 0].tolist() == [0, 1, 2, 3, 4]
-    keys, _ = cache.gather(batch.block_tables[1:2])
+    keys, _ = cache.gather(batch.block_tables[1:2], torch.float32)
     assert keys[0, 1, :3, 0].tolist() == [5, 6, 7]

@@ -158,18 +158,28 @@ def test_without_openmp_one_call_does_everything(monkeypatch: pytest.MonkeyPatch
     assert calls.tolist() == [1]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("dtype", "stored"),
+    [
+        (torch.float32, torch.float32),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.float32, torch.bfloat16),
+        (torch.float32, torch.float16),
+    ],
+)
 @pytest.mark.parametrize("strided", [True, False])
-def test_write_equals_indexed_assignment(dtype: torch.dtype, strided: bool) -> None:
+def test_write_equals_indexed_assignment(
+    dtype: torch.dtype, stored: torch.dtype, strided: bool
+) -> None:
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(7, 5, 2, 4, generator=generator).to(dtype)
     key = rows[:, 3:5, 0] if strided else rows[:, 0].contiguous()
     value = rows[:, 2].transpose(0, 1).contiguous().transpose(0, 1) if strided else rows[:, 2]
     places = torch.tensor([[3, 0], [3, 1], [0, 5], [1, 2], [2, 7], [4, 0], [4, 3]])
-    layer = LayerCache(torch.zeros(5, 2, 8, 4, dtype=dtype), torch.zeros(5, 2, 8, 4, dtype=dtype))
+    layer = LayerCache(*(torch.zeros(5, 2, 8, 4, dtype=stored) for _ in range(2)))
     layer.write(key, value, Slots(places))
     keys, values = torch.zeros_like(layer.keys), torch.zeros_like(layer.values)
-    keys[places[:, 0], :, places[:, 1]] = key
-    values[places[:, 0], :, places[:, 1]] = value
+    keys[places[:, 0], :, places[:, 1]] = key.to(stored)
+    values[places[:, 0], :, places[:, 1]] = value.to(stored)
     assert torch.equal(layer.keys, keys)
     assert torch.equal(layer.values, values)
