@@ -40,7 +40,7 @@ from executor.self_check import (
     own_answers,
 )
 from executor.settings import EngineSettings, Limits, Scheduling, Speculation
-from executor.sizing import STEP_SECONDS, plan_limits
+from executor.sizing import STEP_SECONDS, check_weights_fit, plan_limits
 from executor.text import HfTokenizer
 from executor.widening import Widening, widened
 
@@ -105,6 +105,7 @@ def build_engine(
         backend = CpuAttention(cascade=fast.cascade)
     own = own_answers(loaded.module, loaded.config.vocab_size) if _rounds(loaded.device) else None
     if loaded.device.is_cpu:
+        check_weights_fit(loaded.module, loaded.device.types, name=checkpoint.source)
         Widening(loaded.module)
     layers = probe_layers(loaded.module, loaded.config)
     early = _early_cache(loaded, layers, settings)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import psutil
 import torch
+from torch import nn
 
 from executor.errors import EngineError
 from executor.loading import LoadedModel
 from executor.model import LayerShape
+from executor.number_types import NumberTypes
+from executor.number_types import name as describe
 from executor.settings import EngineSettings, Limits
 
 CPU_BLOCK_SIZE = 64
@@ -68,6 +71,31 @@ def plan_limits(
         num_blocks=min(affordable, max_num_seqs * blocks_per_sequence),
         block_size=block_size,
     )
+
+
+def check_weights_fit(module: nn.Module, types: NumberTypes, *, name: str) -> None:
+    """Whether the weights fit the memory of this machine once they are packed (CPU).
+
+    Linear layers' are kept in `types.weights`, everything else is float32.
+
+    Raises:
+        EngineError: they do not, with the numbers and what helps.
+    """
+    linear = sum(m.weight.numel() for m in module.modules() if type(m) is nn.Linear)
+    others = max(0, sum(p.numel() for p in module.parameters()) - linear)
+    needed = linear * types.weights.itemsize + others * types.activations.itemsize
+    free = psutil.virtual_memory().available
+    if needed > free:
+        shorter = (
+            ""
+            if types.weights.itemsize < types.activations.itemsize
+            else (" Half as much will do with dtype bfloat16.")
+        )
+        raise EngineError(
+            f"The weights of {name} take {needed / 1e9:.1f} GB of memory ({linear:,} numbers of "
+            f"linear layers in {describe(types.weights)}, {others:,} others in "
+            f"{describe(types.activations)}), and {free / 1e9:.1f} GB are free.{shorter}"
+        )
 
 
 def _free_bytes(device: torch.device, taken: int) -> int:

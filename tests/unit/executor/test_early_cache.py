@@ -39,7 +39,7 @@ def free(blocks: int) -> SimpleNamespace:
 def test_the_cache_has_what_is_planned_at_last(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, before: int, after: int
 ) -> None:
-    machine: Iterator[SimpleNamespace] = iter([free(before), free(after)])
+    machine: Iterator[SimpleNamespace] = iter([free(10_000), free(before), free(after)])
     monkeypatch.setattr("executor.sizing.psutil.virtual_memory", lambda: next(machine))
     settings = EngineSettings(device="cpu", dtype="float32", max_num_seqs=4)
     engine = build_engine(checkpoint, settings).engine

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from executor.compiled.touching import Touching
 from executor.memory import (
@@ -57,6 +58,7 @@ _ENDS_EARLY = """
 import atexit, threading
 atexit.register(lambda: print([each.name for each in threading.enumerate() if each.daemon]))
 import torch
+from safetensors.torch import save_file
 from executor.memory import take_ahead
 taking = take_ahead([torch.empty(1 << 30, dtype=torch.uint8)])
 """
@@ -117,3 +119,31 @@ def test_systems_without_huge_pages_are_left_alone(monkeypatch: pytest.MonkeyPat
     prefer_huge_pages(tensor)
     keep_freed_memory()
     assert take_ahead([tensor]) is None
+
+
+MAPPED = """
+import sys
+from safetensors import safe_open
+from executor.memory import let_go_of_file
+
+def of_file():
+    return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("RssFile"))
+
+with safe_open(sys.argv[1], framework="pt") as opened:
+    tensor = opened.get_tensor("weight")
+total = tensor.sum()
+before = of_file()
+let_go_of_file(tensor)
+assert before - of_file() > tensor.nbytes // 1024 * 0.9, (before, of_file())
+assert tensor.sum() == total
+own = tensor.clone()
+let_go_of_file(own)
+assert own.sum() == total
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells")
+def test_memory_of_a_mapped_checkpoint_is_given_back_and_can_be_read_again(tmp_path: Path) -> None:
+    weight = torch.randn(2048, 2048, generator=torch.Generator().manual_seed(0))
+    save_file({"weight": weight}, tmp_path / "model.safetensors")
+    subprocess.run([sys.executable, "-c", MAPPED, str(tmp_path / "model.safetensors")], check=True)
