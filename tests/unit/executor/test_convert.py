@@ -20,7 +20,7 @@ def original() -> Any:
     return tiny_model(CONFIG, attention="eager")
 
 
-def write(path: Path, **changed: str) -> Path:
+def write(path: Path, **changed: Any) -> Path:
     weights = {name: tensor.numpy() for name, tensor in original().state_dict().items()}
     del weights["lm_head.weight"]
     write_llama(path, weights, CONFIG, **changed)
@@ -134,3 +134,16 @@ def test_the_default_model_reads_numbers_digit_by_digit(default_model: Path) -> 
         *("cost", "s", "ĠĠ", "1", "2", "3", "4", ".", "5"),
         *("Ġin", "Ġ", "2", "0", "2", "4"),
     ]
+
+
+@pytest.mark.parametrize(("adds", "expected"), [(True, [1]), (False, []), (None, [])])
+def test_a_plain_prompt_begins_as_the_file_says(
+    adds: bool | None, expected: list[int], tmp_path: Path
+) -> None:
+    def say(writer: Any) -> None:
+        if adds is not None:
+            writer.add_add_bos_token(adds)
+
+    convert_gguf(write(tmp_path / "tiny.gguf", extra=say), tmp_path / "tiny")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "tiny")
+    assert tokenizer("a").input_ids == [*expected, vocabulary().index("a")]
