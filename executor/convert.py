@@ -35,27 +35,28 @@ def partial_folders(target: Path) -> list[Path]:
     return list(target.parent.glob(f".{target.name}-*/"))
 
 
-def convert_gguf(source: Path, target: Path) -> None:
-    """Make the folder `target` from the GGUF file `source`.
+def convert_gguf(source: Path, target: Path) -> GgufFile | None:
+    """Make the folder `target` from the GGUF file `source`, and return how that stores its
+    weights; None if the folder is there already.
 
     A tensor is stored in the file's 16-bit type if that holds every value of it, and otherwise in
-    float32, as quantized ones are. The folder appears whole or not at all; one that is there
-    already is left as it is. One at a time for a target: that is the caller's to see to.
+    float32, as quantized ones are. The folder appears whole or not at all, and is left as it
+    is once it is there. One at a time for a target: that is the caller's to see to.
 
     Raises:
         UnsupportedModelError: not a GGUF file, damaged, an architecture or tokenizer not known
             here, or no room on the disk.
     """
     if is_model_folder(target):
-        return
+        return None
     file = read_gguf(source)
     cutting = find_cutting(file)
     target.parent.mkdir(parents=True, exist_ok=True)
     _check_room(file, target.parent)
-    _check_config(file, source)
+    config = _read_config(file, source)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        _write_model(file, source, partial)
+        _write_model(file, source, config, partial)
         _write_tokenizer(source, partial, cutting)
         _publish(partial, target)
     except Exception as failed:
@@ -67,6 +68,7 @@ def convert_gguf(source: Path, target: Path) -> None:
         raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    return file
 
 
 def _check_room(file: GgufFile, folder: Path) -> None:
@@ -79,8 +81,8 @@ def _check_room(file: GgufFile, folder: Path) -> None:
         )
 
 
-def _check_config(file: GgufFile, source: Path) -> None:
-    """Refuse what could not be served, before the weights are read."""
+def _read_config(file: GgufFile, source: Path) -> Any:
+    """The model's configuration; what could not be served is refused before weights are read."""
     from transformers import AutoConfig, __version__
 
     try:
@@ -92,16 +94,21 @@ def _check_config(file: GgufFile, source: Path) -> None:
             " the model's safetensors folder instead."
         ) from wrong
     check_kept(file, config)
+    return config
 
 
-def _write_model(file: GgufFile, source: Path, folder: Path) -> None:
+def _write_model(file: GgufFile, source: Path, config: Any, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     model, info = _from_gguf(
-        AutoModelForCausalLM, source, dtype=torch.float32, output_loading_info=True
+        AutoModelForCausalLM,
+        source,
+        config=config,
+        dtype=torch.float32,
+        output_loading_info=True,
     )
     if lacking := sorted({*info["missing_keys"], *info["unexpected_keys"]}):
         raise UnsupportedModelError(
@@ -113,7 +120,8 @@ def _write_model(file: GgufFile, source: Path, folder: Path) -> None:
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.generation_config.eos_token_id = _ends(file)
-    _narrow(model, file.dtype)
+    if file.dtype != torch.float32:
+        _narrow(model, file.dtype)
     model.save_pretrained(folder, max_shard_size=_ONE_FILE)
 
 

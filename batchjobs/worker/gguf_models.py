@@ -7,11 +7,15 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from batchjobs.errors import ModelError
 from batchjobs.sources import Source
+
+if TYPE_CHECKING:
+    from executor.gguf_file import GgufFile
 
 _SUFFIX = ".gguf"
 _LOCK = ".gguf.lock"
@@ -63,22 +67,19 @@ def convert(model: GgufModel) -> Source:
         for left in partial_folders(model.folder):
             shutil.rmtree(left)
         try:
-            convert_gguf(model.file, model.folder)
-            notes = _notes(model)
+            converted = convert_gguf(model.file, model.folder)
         except EngineError as refused:
             raise ModelError(str(refused)) from refused
+    notes = () if converted is None else (_describe(converted, model.folder),)
     return Source(location=str(model.folder), revision=model.sha256, notes=notes)
 
 
-def _notes(model: GgufModel) -> tuple[str, ...]:
+def _describe(file: GgufFile, folder: Path) -> str:
     """How the weights are stored now, in a sentence."""
-    from executor.gguf_file import read_gguf
-
-    file = read_gguf(model.file)
     dtype = str(file.dtype).removeprefix("torch.")
-    size = sum(part.stat().st_size for part in model.folder.iterdir())
+    size = sum(part.stat().st_size for part in folder.iterdir())
     if file.quantized is None:
         said = f"{file.name} is stored as {dtype} safetensors, the same values"
     else:
         said = f"{file.name} is dequantized ({file.quantized}) and stored as {dtype} safetensors"
-    return (f"{said} ({size / 1e6:,.0f} MB); the file itself is no longer needed.",)
+    return f"{said} ({size / 1e6:,.0f} MB); the file itself is no longer needed."
