@@ -21,6 +21,8 @@ _MAX_HEADER_BYTES = 100_000_000
 """The limit of the safetensors format."""
 _LENGTH_BYTES = 8
 _LFS = b"version https://git-lfs"
+_VOCABULARIES = ("tokenizer.*", "*.model", "vocab*", "*.tiktoken", "tekken.json")
+"""Files that hold tokens; `tokenizer_config.json` alone does not."""
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -38,6 +40,11 @@ def check_model_folder(folder: Path) -> None:
         )
     for file in _weight_files(folder):
         _check_safetensors(file)
+    if not any(any(folder.glob(pattern)) for pattern in _VOCABULARIES):
+        raise ModelError(
+            f"{folder} has no tokenizer (tokenizer.json): add the files that its repository has"
+            " beside the weights."
+        )
 
 
 def read_object(file: Path) -> dict[str, Any]:

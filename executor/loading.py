@@ -163,6 +163,7 @@ def load_module(
             dtype=device.dtype,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
             **options,
             **checkpoint.arguments,
         )
@@ -176,6 +177,12 @@ def load_module(
             f"Model {checkpoint.source} cannot be loaded: {len(missing)} of its weights are "
             f"missing, the first is {missing[0]}."
         )
+    if mismatched := sorted(info["mismatched_keys"]):
+        name, stored, expected = mismatched[0]
+        raise UnsupportedModelError(
+            f"Model {checkpoint.source} cannot be loaded: {name} is stored as {list(stored)}, and"
+            f" config.json makes it {list(expected)}; the two are of different models."
+        )
     ready: nn.Module = module.eval().requires_grad_(requires_grad=False).to(device.device)
     return ready
 
@@ -183,4 +190,10 @@ def load_module(
 def _unusable(checkpoint: Checkpoint, error: Exception) -> UnsupportedModelError:
     """A damaged or unknown checkpoint makes its libraries raise almost anything."""
     reason = " ".join(str(error).split())
+    if "trust_remote_code" in reason:
+        return UnsupportedModelError(
+            f"Model {checkpoint.source} cannot be loaded: it brings code of its own, which is never"
+            " run here, for an architecture that transformers does not have; if a later version of"
+            " it does, install that."
+        )
     return UnsupportedModelError(f"Model {checkpoint.source} cannot be loaded: {reason[:400]}")

@@ -293,3 +293,32 @@ def test_answers_of_other_weights_are_told_apart(originals: Originals) -> None:
     longest = answers(other, submit(), None)[-1]
     with pytest.raises(AssertionError, match="behind"):
         check_greedy(other, longest, ends=END, max_tokens=MAX_TOKENS)
+
+
+def of_another_vocabulary(folder: Path) -> None:
+    made.edit_json(folder / "config.json", vocab_size=130)
+
+
+def with_code_of_its_own(folder: Path) -> None:
+    made.edit_json(
+        folder / "config.json", model_type="unheard-of", auto_map={"AutoConfig": "code.Config"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        (made.within_a_multimodal_model, "30 of its weights are missing, the first is lm_head"),
+        (of_another_vocabulary, "lm_head.weight is stored as [128, 32], and config.json makes"),
+        (with_code_of_its_own, "it brings code of its own, which is never run here"),
+    ],
+)
+def test_what_only_loading_finds_out_is_one_sentence(
+    form: Form, said: str, originals: Originals
+) -> None:
+    add(make_form(originals("llama"), Path("weights").absolute(), form))
+    write_requests()
+    failed = run("submit", "in.jsonl", "--model", MODEL)
+    assert failed.exit_code == Exit.ERROR
+    [error] = [line for line in failed.stderr.splitlines() if line.startswith("Error: ")]
+    assert said in error

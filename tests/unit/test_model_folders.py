@@ -107,6 +107,7 @@ def typeless(folder: Path) -> None:
         (only_gguf, r"Add the GGUF file itself: .*tiny\.Q8_0\.gguf"),
         (only_an_adapter, "is an adapter .*merge_and_unload"),
         (typeless, "names no model_type"),
+        (remove("tokenizer.json"), r"has no tokenizer \(tokenizer\.json\)"),
         (write("config.json", b"{"), r"config\.json cannot be read as JSON"),
         (write("config.json", b"[]"), r"config\.json is not a JSON object"),
         (write("generation_config.json", b"{,}"), r"ion_config\.json cannot be read as JSON"),
