@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".gguf"
 _LOCK = ".gguf.lock"
-_DIGEST_CHARS = 12
+_STEM_CHARS, _DIGEST_CHARS = 80, 12
+"""Of a folder's name, which file systems limit."""
 _WORD = re.compile(r"[^a-z0-9.]+")
 
 
@@ -46,7 +47,7 @@ def find_model(words: str, models_dir: Path) -> GgufModel:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as failed:
         raise ModelError(f"{file} cannot be read: {failed.strerror}.") from failed
-    stem = _WORD.sub("-", file.stem.lower()).strip("-.") or "model"
+    stem = _WORD.sub("-", file.stem.lower()).strip("-.")[:_STEM_CHARS] or "model"
     return GgufModel(
         file=file, sha256=digest, folder=models_dir.resolve() / f"{stem}-{digest[:_DIGEST_CHARS]}"
     )
