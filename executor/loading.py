@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from executor import hook
 from executor.device import DevicePlan, plan_device
 from executor.errors import UnsupportedModelError
+from executor.generation import end_token_ids
 from executor.settings import EngineSettings
 from executor.stored import StoredTypes, stored_types
 from executor.text import HfTokenizer
@@ -84,7 +85,7 @@ def load(checkpoint: Checkpoint, settings: EngineSettings) -> LoadedModel:
         attn_implementation=hook.NAME,
     )
     text_config = config.get_text_config()
-    tokenizer = load_tokenizer(checkpoint, vocab_size=text_config.vocab_size)
+    tokenizer = load_tokenizer(checkpoint, vocab_size=text_config.vocab_size, config=text_config)
     return LoadedModel(
         module=module,
         config=text_config,
@@ -103,8 +104,9 @@ def load_config(checkpoint: Checkpoint) -> Any:
         raise _unusable(checkpoint, error) from error
 
 
-def load_tokenizer(checkpoint: Checkpoint, *, vocab_size: int) -> HfTokenizer:
-    """The fast tokenizer, with every id that ends an answer. Raises UnsupportedModelError."""
+def load_tokenizer(checkpoint: Checkpoint, *, vocab_size: int, config: Any = None) -> HfTokenizer:
+    """The fast tokenizer, with every id that ends an answer, also those that only the model's
+    `config` names. Raises UnsupportedModelError."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint.source, **checkpoint.arguments)
     except Exception as error:
@@ -115,7 +117,7 @@ def load_tokenizer(checkpoint: Checkpoint, *, vocab_size: int) -> HfTokenizer:
     tokenizer.model_max_length = 2**62
     if checkpoint.chat_template is not None:
         tokenizer.chat_template = checkpoint.chat_template
-    eos = _eos_token_ids(checkpoint, tokenizer)
+    eos = end_token_ids(checkpoint, config, tokenizer)
     return HfTokenizer(tokenizer, eos, vocab_size)
 
 
@@ -180,6 +182,7 @@ def load_module(
             dtype=dtype,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
             **options,
             **checkpoint.arguments,
         )
@@ -193,24 +196,23 @@ def load_module(
             f"Model {checkpoint.source} cannot be loaded: {len(missing)} of its weights are "
             f"missing, the first is {missing[0]}."
         )
+    if mismatched := sorted(info["mismatched_keys"]):
+        name, found, expected = mismatched[0]
+        raise UnsupportedModelError(
+            f"Model {checkpoint.source} cannot be loaded: {name} is stored as {list(found)}, and"
+            f" config.json makes it {list(expected)}; the two are of different models."
+        )
     ready: nn.Module = module.eval().requires_grad_(requires_grad=False).to(device)
     return ready
-
-
-def _eos_token_ids(checkpoint: Checkpoint, tokenizer: Any) -> frozenset[int]:
-    ids: set[int] = set()
-    if tokenizer.eos_token_id is not None:
-        ids.add(tokenizer.eos_token_id)
-    try:
-        generation = GenerationConfig.from_pretrained(checkpoint.source, **checkpoint.arguments)
-    except OSError:
-        return frozenset(ids)
-    eos = generation.eos_token_id
-    ids.update([eos] if isinstance(eos, int) else eos or [])
-    return frozenset(ids)
 
 
 def _unusable(checkpoint: Checkpoint, error: Exception) -> UnsupportedModelError:
     """A damaged or unknown checkpoint makes its libraries raise almost anything."""
     reason = " ".join(str(error).split())
+    if "trust_remote_code" in reason:
+        return UnsupportedModelError(
+            f"Model {checkpoint.source} cannot be loaded: it brings code of its own, which is never"
+            " run here, for an architecture that transformers does not have; if a later version of"
+            " it does, install that."
+        )
     return UnsupportedModelError(f"Model {checkpoint.source} cannot be loaded: {reason[:400]}")

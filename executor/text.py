@@ -16,6 +16,10 @@ from tokenizers.decoders import DecodeStream
 
 from executor.prompts import PromptText, Side
 
+DEFAULT_TEMPLATE = "default"
+_TOOLS = "tool_use"
+"""Names of chat templates that transformers chooses by itself."""
+
 
 class Detokenizer(Protocol):
     """The part of a tokenizer that the engine needs."""
@@ -118,8 +122,14 @@ class HfTokenizer:
         Raises:
             ValueError: the model has no chat template, or the template refuses the messages.
         """
-        if not self._tokenizer.chat_template:
+        own = self._tokenizer.chat_template
+        if not own:
             raise ValueError("the model has no chat template; use /v1/completions")
+        if isinstance(own, dict) and DEFAULT_TEMPLATE not in own and not (tools and _TOOLS in own):
+            raise ValueError(
+                f"the model has several chat templates ({', '.join(sorted(own))}) and none is"
+                f" called {DEFAULT_TEMPLATE}; choose one where the model is added"
+            )
         try:
             text: str = self._tokenizer.apply_chat_template(
                 list(messages),

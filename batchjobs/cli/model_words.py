@@ -12,8 +12,28 @@ import orjson
 
 from batchjobs.endpoints.samplers import check_model_sampling
 from batchjobs.errors import InvalidRequestError, UsageError
+from batchjobs.own_templates import own_templates
 
 MAX_TEMPLATE_BYTES = 1 << 20
+
+
+def find_template(words: str, model: Path) -> str:
+    """The chat template that a person means by `words`: a file, or a name among those that the
+    `model`'s folder brings; of a model on the hub only a file.
+
+    Raises:
+        UsageError: neither, or not Jinja.
+    """
+    file = Path(words).expanduser()
+    own = own_templates(model) if model.is_dir() and not file.is_file() else {}
+    if words in own:
+        return own[words]
+    if own:
+        raise UsageError(
+            f"{words} is neither a file nor one of the model's chat templates"
+            f" ({', '.join(sorted(own))})."
+        )
+    return read_template(file)
 
 
 def read_template(file: Path) -> str:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from batchjobs.cli.command import Command, Group
+
+if TYPE_CHECKING:
+    from batchjobs.deployment import Deployment
+    from batchjobs.sources import Source
 
 
 @click.group(cls=Group)
@@ -78,7 +83,9 @@ def fetch(name: str | None) -> None:
 @click.option("--revision", help="Branch, tag or commit of a hub id; the commit is pinned.")
 @click.option("--max-model-len", type=click.IntRange(2), help="Tokens of the longest sequence.")
 @click.option(
-    "--chat-template", type=click.Path(path_type=Path), help="A Jinja file, for the model's own."
+    "--chat-template",
+    metavar="FILE_OR_NAME",
+    help="A Jinja file for the model's template, or which of its own it is.",
 )
 @click.option(
     "--default",
@@ -93,28 +100,29 @@ def add(
     aliases: tuple[str, ...],
     revision: str | None,
     max_model_len: int | None,
-    chat_template: Path | None,
+    chat_template: str | None,
     sampling: tuple[str, ...],
 ) -> None:
-    """Add a local folder or a Hugging Face id under NAME.
+    """Add a local folder, a GGUF file or a Hugging Face id under NAME.
 
-    Weights are read from safetensors files only, and no code of a model is run. Adding the same
-    model again adds aliases, and what is said of its length, template or sampling replaces what
-    was said before.
+    Weights are read from safetensors files only, which a GGUF file is converted to once, and no
+    code of a model is run. Adding the same model again adds aliases, and what is said of its
+    length, template or sampling replaces what was said before.
     """
     from batchjobs import catalogue
     from batchjobs.cli.deployment import open_own_deployment
-    from batchjobs.cli.model_words import read_sampling_words, read_template
+    from batchjobs.cli.model_words import find_template, read_sampling_words
     from batchjobs.model_defaults import ModelDefaults
-    from batchjobs.sources import pin_source
 
-    defaults = ModelDefaults(
-        max_model_len=max_model_len,
-        chat_template=None if chat_template is None else read_template(chat_template),
-        sampling=read_sampling_words(sampling),
-    )
+    words = read_sampling_words(sampling)
     with open_own_deployment("models add") as deployment:
-        pinned = pin_source(source, revision=revision)
+        pinned = _pin(deployment, source, revision)
+        template = None
+        if chat_template is not None:
+            template = find_template(chat_template, Path(pinned.location))
+        defaults = ModelDefaults(
+            max_model_len=max_model_len, chat_template=template, sampling=words
+        )
         with deployment.database.write() as session:
             catalogue.add(
                 session,
@@ -125,7 +133,25 @@ def add(
                 aliases=aliases,
                 defaults=defaults if defaults != ModelDefaults() else None,
             )
+    for note in pinned.notes:
+        click.echo(note)
     click.echo(f"{name} is {pinned.location} at revision {pinned.revision[:12]}.")
+
+
+def _pin(deployment: Deployment, source: str, revision: str | None) -> Source:
+    """The source that `source` means; a GGUF file is converted first."""
+    from batchjobs.errors import UsageError
+    from batchjobs.sources import pin_source
+    from batchjobs.worker import gguf_models
+
+    if not gguf_models.is_gguf(source):
+        return pin_source(source, revision=revision)
+    if revision is not None:
+        raise UsageError(f"--revision is of Hugging Face ids; {source} is a file.")
+    model = gguf_models.find_model(source, deployment.settings.models_dir)
+    if not model.folder.exists():
+        click.echo(f"Converting {model.file.name} …", err=True)
+    return gguf_models.convert(model)
 
 
 @models.command(cls=Command, example="batchjobs models remove qwen3-0.6b")

@@ -278,9 +278,8 @@ def test_watching_a_finished_job_ends_as_submit_did(anywhere: Path) -> None:
 
 def test_a_model_that_cannot_be_loaded_leaves_the_job_waiting(home: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
-    broken.mkdir()
-    (broken / "config.json").write_text('{"model_type": "llama"}')
-    (broken / "model.safetensors").write_bytes(b"nothing")
+    save_tiny(broken, tiny_config("llama"))
+    (broken / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
     run("models", "add", "broken", str(broken))
     result = run("submit", write(line("a", model="broken")))
     assert result.exit_code == Exit.ERROR

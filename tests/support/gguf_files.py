@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gguf import GGUFWriter
+from gguf import GGMLQuantizationType, GGUFWriter
+from gguf.quants import dequantize, quantize
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+from transformers import PreTrainedTokenizerFast
+
+Weights = dict[str, npt.NDArray[np.float32]]
 
 NORMAL, CONTROL = 1, 3
 CHAT_TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
@@ -35,10 +44,48 @@ def vocabulary() -> list[str]:
     return ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *letters, "Ġ", "Ċ", "ĠĠ", "12"]
 
 
+def tokenizer() -> PreTrainedTokenizerFast:
+    """The files' vocabulary as a tokenizer, made without reading one of them."""
+    ids = {token: number for number, token in enumerate(vocabulary())}
+    backend = Tokenizer(BPE(vocab=ids, merges=[("Ġ", "Ġ"), ("1", "2")]))
+    backend.pre_tokenizer = Sequence(
+        [Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]
+    )
+    backend.decoder = ByteLevelDecoder()
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        additional_special_tokens=["<|endoftext|>"],
+        bos_token="<|im_start|>",
+        eos_token="<|im_end|>",
+    )
+    made.chat_template = CHAT_TEMPLATE
+    return made
+
+
+def stored(weights: Weights, kind: str) -> Weights:
+    """What a file of that GGML type says that the weights are."""
+    return {
+        name: dequantize(quantize(weight, _type(weight, kind)), _type(weight, kind))
+        for name, weight in weights.items()
+    }
+
+
+def _type(weight: npt.NDArray[np.float32], kind: str) -> GGMLQuantizationType:
+    """Vectors are stored in float32 beside matrices of the type, as llama.cpp does."""
+    return GGMLQuantizationType[kind if weight.ndim > 1 else "F32"]
+
+
 def write_llama(
-    path: Path, weights: dict[str, npt.NDArray[np.float32]], config: Any, **changed: str
+    path: Path,
+    weights: Weights,
+    config: Any,
+    *,
+    kind: str = "F32",
+    extra: Callable[[GGUFWriter], None] = lambda writer: None,
+    **changed: str,
 ) -> None:
-    """`weights` by their transformers names; `changed` takes the place of string fields."""
+    """`weights` by their transformers names, in the GGML type `kind`; `changed` takes the place of
+    string fields, and `extra` adds fields or tensors."""
     writer = GGUFWriter(path, "llama")
     if "architecture" in changed:
         writer.add_string("general.architecture", changed["architecture"])
@@ -53,7 +100,10 @@ def write_llama(
     writer.add_vocab_size(config.vocab_size)
     _add_tokenizer(writer, changed.get("pre", "smollm"))
     for name, weight in weights.items():
-        writer.add_tensor(_gguf_name(name), _permuted(name, weight, config))
+        raw = _permuted(name, weight, config)
+        raw_dtype = _type(weight, kind)
+        writer.add_tensor(_gguf_name(name), quantize(raw, raw_dtype), raw_dtype=raw_dtype)
+    extra(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

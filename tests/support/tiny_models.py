@@ -52,9 +52,66 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
 }
 
+_SINGLE_KV = {"num_key_value_heads": 4}
+
+MORE_FAMILIES: dict[str, dict[str, Any]] = {
+    "apertus": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+    "arcee": {},
+    "bitnet": {},
+    "cohere": {"logit_scale": 1.0},
+    "cohere2": {
+        "logit_scale": 1.0,
+        "sliding_window": 6,
+        "layer_types": _SLIDING_PATTERN,
+    },
+    "ernie4_5": {},
+    "exaone4": {"sliding_window": 6, "layer_types": _SLIDING_PATTERN},
+    "gemma": {},
+    "gemma4_text": {
+        "vocab_size_per_layer_input": 128,
+        "hidden_size_per_layer_input": 8,
+        "global_head_dim": 8,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+        "num_kv_shared_layers": 0,
+    },
+    "glm": {"partial_rotary_factor": 0.5},
+    "glm4": {"partial_rotary_factor": 0.5},
+    "glm4_moe": {
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "first_k_dense_replace": 1,
+        "n_group": 1,
+        "topk_group": 1,
+    },
+    "gpt2": {},
+    "gpt_bigcode": {},
+    "gpt_neox": {},
+    "granitemoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "helium": {},
+    "hunyuan_v1_dense": {},
+    "lfm2": {"layer_types": ["full_attention"] * 3},
+    "ministral": {"sliding_window": 6},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "olmo": {},
+    "olmo3": {"sliding_window": 6, "layer_types": _SLIDING_PATTERN},
+    "olmoe": {"num_experts": 4, "num_experts_per_tok": 2},
+    "opt": {"ffn_dim": 48, "word_embed_proj_dim": 32},
+    "persimmon": _SINGLE_KV,
+    "phi": _SINGLE_KV,
+    "phimoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "seed_oss": {},
+    "smollm3": {},
+    "starcoder2": {},
+}
+"""Families that are served, beside those whose packing every attention backend is tested with."""
+
 
 def tiny_config(family: str, **overrides: Any) -> Any:
-    return AutoConfig.for_model(family, **{**_COMMON, **FAMILIES.get(family, {}), **overrides})
+    own = FAMILIES.get(family) or MORE_FAMILIES.get(family, {})
+    return AutoConfig.for_model(family, **{**_COMMON, **own, **overrides})
 
 
 def save_tiny(folder: Path, config: Any) -> None:

@@ -15,13 +15,17 @@ import pytest
 from batchjobs.errors import ModelError, NotFoundError
 from batchjobs.sources import folder_digest, pin_source
 
+CONFIG = b'{"model_type": "llama"}'
+TOKENIZER = b"{}"
+WEIGHTS = (2).to_bytes(8, "little") + b"{}"
 COMMIT = "12fd25f77366fa6b3b4b768ec3050bf629380bac"
 
 
 def model_folder(folder: Path, weights: str = "model.safetensors") -> Path:
     folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    (folder / weights).write_bytes(b"weights")
+    (folder / "config.json").write_bytes(CONFIG)
+    (folder / weights).write_bytes(WEIGHTS)
+    (folder / "tokenizer.json").write_bytes(TOKENIZER)
     return folder
 
 
@@ -32,7 +36,7 @@ def test_a_folder_is_pinned_by_what_is_in_it(
     monkeypatch.chdir(tmp_path)
     source = pin_source("small")
     assert source.location == str(folder)
-    files = (("config.json", b"{}"), ("model.safetensors", b"weights"))
+    files = (("config.json", CONFIG), ("model.safetensors", WEIGHTS), ("tokenizer.json", TOKENIZER))
     lines = [f"{name}\0{hashlib.sha256(data).hexdigest()}\n" for name, data in files]
     assert source.revision == hashlib.sha256("".join(lines).encode()).hexdigest()
 

@@ -20,7 +20,7 @@ def original() -> Any:
     return tiny_model(CONFIG, attention="eager")
 
 
-def write(path: Path, **changed: str) -> Path:
+def write(path: Path, **changed: Any) -> Path:
     weights = {name: tensor.numpy() for name, tensor in original().state_dict().items()}
     del weights["lm_head.weight"]
     write_llama(path, weights, CONFIG, **changed)
@@ -85,8 +85,8 @@ def test_a_folder_that_is_there_is_left_alone(converted: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"architecture": "mamba"}, r"other\.gguf cannot be converted: "),
-        ({"pre": "llama-bpe"}, "tokenizer.ggml.pre is 'llama-bpe', and only smollm is known"),
+        ({"architecture": "unheard-of"}, "'unheard-of', which transformers .* does not read"),
+        ({"pre": "unheard-of"}, "tokenizer.ggml.pre is 'unheard-of', and only gpt-2, smollm"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(
@@ -109,7 +109,7 @@ def test_a_file_that_lacks_a_tensor_is_refused_and_leaves_nothing(tmp_path: Path
 
 def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.gguf").write_bytes(b"This is a text and not a model, however long." * 9)
-    with pytest.raises(UnsupportedModelError, match=r"text\.gguf is not a readable GGUF file"):
+    with pytest.raises(UnsupportedModelError, match=r"text\.gguf is not a GGUF file: it begins"):
         convert_gguf(tmp_path / "text.gguf", tmp_path / "text")
 
 
@@ -134,3 +134,16 @@ def test_the_default_model_reads_numbers_digit_by_digit(default_model: Path) -> 
         *("cost", "s", "ĠĠ", "1", "2", "3", "4", ".", "5"),
         *("Ġin", "Ġ", "2", "0", "2", "4"),
     ]
+
+
+@pytest.mark.parametrize(("adds", "expected"), [(True, [1]), (False, []), (None, [])])
+def test_a_plain_prompt_begins_as_the_file_says(
+    adds: bool | None, expected: list[int], tmp_path: Path
+) -> None:
+    def say(writer: Any) -> None:
+        if adds is not None:
+            writer.add_add_bos_token(adds)
+
+    convert_gguf(write(tmp_path / "tiny.gguf", extra=say), tmp_path / "tiny")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "tiny")
+    assert tokenizer("a").input_ids == [*expected, vocabulary().index("a")]
