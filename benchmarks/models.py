@@ -79,7 +79,9 @@ def _default(_: Path) -> BenchModel:
 
 def _default_bf16(models: Path) -> BenchModel:
     name = "default-bf16"
-    made = made_once(models / name, lambda folder: write_bfloat16_copy(_fetched(), folder))
+    made = made_once(
+        models / name, lambda folder: write_rounded_copy(_fetched(), folder, torch.bfloat16)
+    )
     return BenchModel(name=name, folder=made)
 
 
@@ -114,19 +116,20 @@ def made_once(target: Path, write: Callable[[Path], None]) -> Path:
     return target
 
 
-def write_bfloat16_copy(source: Path, target: Path) -> None:
-    """The checkpoint `source` with its weights rounded to bfloat16, and everything else as is."""
+def write_rounded_copy(source: Path, target: Path, dtype: torch.dtype) -> None:
+    """The checkpoint `source` with its weights rounded to `dtype`, and everything else as is."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors"))
     for file in source.glob("*.safetensors"):
-        rounded = {name: _rounded(tensor) for name, tensor in load_file(file).items()}
+        rounded = {name: _rounded(tensor, dtype) for name, tensor in load_file(file).items()}
         save_file(rounded, target / file.name, metadata={"format": "pt"})
     config = json.loads((source / "config.json").read_text())
     config.pop("torch_dtype", None)
-    (target / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16"}, indent=2))
+    stored = {"dtype": str(dtype).removeprefix("torch.")}
+    (target / "config.json").write_text(json.dumps({**config, **stored}, indent=2))
 
 
-def _rounded(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.bfloat16() if tensor.is_floating_point() else tensor
+def _rounded(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 def write_random_model(config: Any, tokenizer: Path, target: Path) -> None:
