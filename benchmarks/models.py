@@ -26,6 +26,9 @@ from batchjobs.worker.default_model import fetch_weights
 
 DEFAULT = "default"
 _SEED = 20261201
+_EMBEDDING_SPREAD, _ATTENTION_SHARPNESS, _LOGIT_SCALE = 0.02, 1.5, 4.0
+"""Of random models: logits then have a standard deviation of 2.6 over Qwen3-0.6B's vocabulary, and
+an answer of 40 tokens has about 30 different ones."""
 
 QWEN3_06B: Mapping[str, Any] = {
     "vocab_size": 151936,
@@ -39,7 +42,6 @@ QWEN3_06B: Mapping[str, Any] = {
     "rope_parameters": {"rope_theta": 1e6, "rope_type": "default"},
     "rms_norm_eps": 1e-6,
     "tie_word_embeddings": True,
-    "initializer_range": 0.02,
     "bos_token_id": 1,
     "eos_token_id": 2,
     "pad_token_id": 2,
@@ -137,12 +139,32 @@ def write_random_model(config: Any, tokenizer: Path, target: Path) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        _scatter(model)
     model.save_pretrained(target)
     for name in ("tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json"):
         if (tokenizer / name).exists():
             shutil.copy(tokenizer / name, target)
     grown = grown_tokenizer((tokenizer / "tokenizer.json").read_text(), config.vocab_size)
     (target / "tokenizer.json").write_text(grown)
+
+
+@torch.no_grad()
+def _scatter(model: torch.nn.Module) -> None:
+    """Weights with which greedy answers go on changing.
+
+    As transformers draws them, the embedding outweighs what layers add, or all attend to
+    everything alike, and the head, which is the embedding, names the same few tokens again and
+    again.
+    """
+    for name, parameter in model.named_parameters():
+        if "embed_tokens" in name:
+            parameter.normal_(std=_EMBEDDING_SPREAD)
+        elif parameter.dim() > 1:
+            parameter.normal_(std=parameter.shape[1] ** -0.5)
+        elif name.endswith(("q_norm.weight", "k_norm.weight")):
+            parameter.fill_(_ATTENTION_SHARPNESS)
+        elif name == "model.norm.weight":
+            parameter.fill_(_LOGIT_SCALE)
 
 
 def grown_tokenizer(text: str, vocab_size: int) -> str:

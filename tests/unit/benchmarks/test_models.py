@@ -82,7 +82,7 @@ def test_a_random_model_answers_with_many_tokens_and_is_the_same_every_time(
         for start in (3, 30, 90)
     ]
     answers = [completion.choices[0].token_ids for completion in engine.run(requests)]
-    assert len({token for answer in answers for token in answer}) > 6
+    assert all(len(set(answer)) > 12 for answer in answers)
 
 
 def test_a_grown_tokenizer_gives_texts_the_same_tokens_and_every_id_a_text(
