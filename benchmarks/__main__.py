@@ -15,6 +15,7 @@ from benchmarks.measure import grow, measure, prepare
 from benchmarks.memory import measure_memory
 from benchmarks.models import DEFAULT, NAMES, choose
 from benchmarks.peers import OURS, PEERS, unknown_settings
+from benchmarks.process import WorkerDiedError
 from benchmarks.setup import Setup
 from benchmarks.table import read_records, table
 
@@ -27,12 +28,11 @@ def main(arguments: list[str] | None = None) -> None:
     if options.table is not None:
         sys.stdout.write("\n".join(table(read_records(options.table))) + "\n")
         return
-    if options.memory:
-        _memory(options)
-    elif options.growth is not None:
-        _grow(options)
-    else:
-        _measure(options)
+    command = _memory if options.memory else _measure if options.growth is None else _grow
+    try:
+        command(options)
+    except WorkerDiedError as died:
+        raise SystemExit(str(died)) from died
 
 
 def _memory(options: argparse.Namespace) -> None:

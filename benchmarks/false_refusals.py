@@ -47,14 +47,14 @@ SIZES: dict[str, dict[str, int]] = {
     "large": {
         "hidden_size": 384,
         "intermediate_size": 1024,
-        "num_hidden_layers": 10,
+        "num_hidden_layers": 9,
         "num_attention_heads": 6,
         "num_key_value_heads": 2,
         "head_dim": 64,
         "vocab_size": 4096,
     },
 }
-"""Up to about 20 million parameters; experts keep their tiny size."""
+"""Up to about 20 million parameters, and 49 of gpt_oss, whose experts are as large as an MLP."""
 
 _GAIN = 1.1
 """Of a layer's rows at scale 1: weights have a standard deviation of gain / sqrt(hidden size)."""
@@ -105,8 +105,17 @@ def _coprime(total: int) -> int:
     return stride
 
 
+def sized_config(case: Case) -> Any:
+    """The family's tiny configuration at the case's size, its pattern of layers repeated."""
+    sizes: dict[str, Any] = dict(SIZES[case.size])
+    pattern = FAMILIES[case.family].get("layer_types")
+    if pattern and "num_hidden_layers" in sizes:
+        sizes["layer_types"] = pattern * (sizes["num_hidden_layers"] // len(pattern))
+    return tiny_config(case.family, **sizes)
+
+
 def write_case(case: Case, folder: Path) -> None:
-    config = tiny_config(case.family, **SIZES[case.size])
+    config = sized_config(case)
     torch.manual_seed(case.seed)
     model = AutoModelForCausalLM.from_config(config).to(STORED[case.stored])
     spread = case.scale * _GAIN / config.hidden_size**0.5

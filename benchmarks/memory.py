@@ -71,7 +71,7 @@ def _line(name: str, size: int, meaning: str) -> str:
 def measure_memory(setup: Setup, count: int | None) -> MemoryUse:
     """Of a short run of `mixed` in a process of its own.
 
-    Raises RuntimeError when the worker died.
+    Raises WorkerDiedError when it cannot run.
     """
     setup.folder.mkdir(parents=True, exist_ok=True)
     file = setup.folder / f"{setup.model.name}-memory.json"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from benchmarks.false_refusals import (
     SCALES,
@@ -17,6 +18,7 @@ from benchmarks.false_refusals import (
     cases,
     load_outcome,
     report,
+    sized_config,
     write_case,
 )
 from tests.support.tiny_models import FAMILIES
@@ -31,6 +33,18 @@ def test_cases_come_by_every_family_size_scale_and_type() -> None:
     assert {case.stored for case in chosen} == set(STORED)
     everything = cases(10_000)
     assert len(set(everything)) == len(FAMILIES) * len(SIZES) * len(SCALES) * len(STORED)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_every_size(family: str, size: str) -> None:
+    config = sized_config(Case(family=family, size=size, scale=1, seed=0, stored="bfloat16"))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    assert config.num_hidden_layers == SIZES[size].get("num_hidden_layers", 3)
+    assert parameters < (50e6 if family == "gpt_oss" else 25e6)
+    assert size != "large" or parameters > 5e6
 
 
 def test_a_case_is_stored_in_its_type_and_loaded_as_asked_for(tmp_path: Path) -> None:
