@@ -20,8 +20,9 @@ VARIANTS = [name for name in PEERS if is_ours(name)]
 
 def setup_of(folder: Path, **more: Any) -> Setup:
     model = BenchModel(name="m", folder=folder, settings={"num_speculative_tokens": 0})
-    common = {"gguf": None, "folder": folder, "raw": folder, "lock": None}
-    return Setup(model=model, threads=2, repeats=1, **common, **more)
+    return Setup(
+        model=model, gguf=None, folder=folder, raw=folder, threads=2, repeats=1, lock=None, **more
+    )
 
 
 def test_what_a_variant_asks_for_is_a_setting() -> None:
