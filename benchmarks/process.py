@@ -29,6 +29,10 @@ def _high_water(pid: int) -> int:
     return int(found[1]) if found else 0
 
 
+class WorkerDiedError(RuntimeError):
+    """A worker ended before it answered."""
+
+
 class WorkerProcess:
     """Loads on entry. An idle engine's threads may spin, so the whole group is stopped (SIGSTOP)
     between workloads."""
@@ -51,7 +55,7 @@ class WorkerProcess:
         )
         try:
             hello = self._receive()
-        except RuntimeError:
+        except WorkerDiedError:
             self._end()
             raise
         self.version, self.settings = hello["version"], hello["settings"]
@@ -79,7 +83,7 @@ class WorkerProcess:
         self._process.stdout.close()
 
     def answer(self, workload: Path) -> dict[str, Any]:
-        """What the worker measured, and its memory; raises RuntimeError when it died."""
+        """What the worker measured, and its memory; raises WorkerDiedError when it died."""
         self._signal(signal.SIGCONT)
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"workload": str(workload)}) + "\n")
@@ -98,7 +102,8 @@ class WorkerProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self._command[1]} ended early; its log says why.")
+            name = Path(self._command[1]).name
+            raise WorkerDiedError(f"The worker {name} ended early; {self._log.name} says why.")
         reply: dict[str, Any] = json.loads(line)
         return reply
 

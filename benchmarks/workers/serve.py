@@ -16,10 +16,12 @@ Tokens = list[list[int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """Request i has the tokens `prompts[i]` and an answer of exactly `max_tokens[i]` tokens."""
+    """Request i has the tokens `prompts[i]` and an answer of exactly `max_tokens[i]` tokens; a
+    `natural` answer ends before an end-of-sequence token, if there comes one."""
 
     prompts: Tokens
     max_tokens: list[int]
+    natural: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import process
 from benchmarks.peers import WORKERS
-from benchmarks.process import WorkerProcess
+from benchmarks.process import WorkerDiedError, WorkerProcess
 
 ECHO = """
 from serve import Peer, serve
@@ -71,5 +71,5 @@ def test_a_worker_answers_and_sleeps_in_between(worker: WorkerProcess, tmp_path:
 
 def test_a_worker_that_dies_is_an_error(worker: WorkerProcess, tmp_path: Path) -> None:
     (tmp_path / "echo.py").write_text("raise SystemExit(3)")
-    with pytest.raises(RuntimeError, match="ended early; its log says why"):
+    with pytest.raises(WorkerDiedError, match=r"worker echo.py ended early; .*log says why"):
         worker.__enter__()
