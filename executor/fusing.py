@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from executor.compiled import team
 from executor.compiled.emit import vector_width
 from executor.linear import GatedLinear, Weights, packed_linear
-from executor.norm import FusedRmsNorm
+from executor.norm import FusedRmsNorm, can_normalize
 from executor.product import fits
 from executor.rotary import can_rotate, rotate
 
@@ -142,6 +142,8 @@ def _fused(module: Any) -> nn.Module | None:
     weight = module.weight
     epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", None))
     if not isinstance(epsilon, float) or weight.dim() != 1 or weight.dtype != torch.float32:
+        return None
+    if not can_normalize():
         return None
     candidates = (FusedRmsNorm(w, epsilon) for w in (weight, 1 + weight))
     return next((made for made in candidates if _same(module, made, len(weight))), None)

@@ -15,7 +15,7 @@ from itertools import pairwise, zip_longest
 import torch
 from torch import Tensor
 
-from executor.compiled.touching import Touching
+from executor.compiled.touching import Touching, can_touch
 
 HUGE_PAGE = 2 << 20
 
@@ -145,7 +145,8 @@ class Taking:
 def take_ahead(tensors: Sequence[Tensor]) -> Taking | None:
     """Begin; None where there is nothing to gain: on other systems, devices, and for little."""
     large = [t for t in tensors if t.device.type == "cpu" and t.nbytes >= HUGE_PAGE]
-    return Taking(large) if large and hasattr(mmap, "MADV_HUGEPAGE") else None
+    gains = large and hasattr(mmap, "MADV_HUGEPAGE") and can_touch()
+    return Taking(large) if gains else None
 
 
 def wait_for_memory() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
+import torch
 from numba import carray
 from torch import Tensor
 
 from executor.compiled import team
 from executor.compiled.access import copy_bytes, int_at, take_ticket
+from executor.compiled.faults import expect, works
 from executor.compiled.kernel import compiled, revision
 
 _AT_ONCE = 16
@@ -68,7 +70,20 @@ class Writer:
 
 def can_copy(rows: Tensor, cache: Tensor) -> bool:
     """Whether rows are in the cache as they are."""
-    return cache.device.type == "cpu" and rows.stride(2) == 1 and rows.dtype == cache.dtype
+    if cache.device.type != "cpu" or rows.stride(2) != 1 or rows.dtype != cache.dtype:
+        return False
+    return works("writing to the cache", "torch's indexing", _check)
+
+
+def _check() -> None:
+    """Raises if other numbers are in the cache than torch puts there."""
+    rows = torch.randn(_AT_ONCE + 1, 2, 5, generator=torch.Generator().manual_seed(0))
+    places = torch.arange(2 * len(rows)).view(-1, 2) % torch.tensor([3, 7])
+    written, expected = torch.zeros(2, 2, 3, 2, 7, 5)
+    Writer(places).write(rows, written[0], 2 * rows, written[1])
+    for factor, place in zip((1, 2), expected, strict=True):
+        place[places[:, 0], :, places[:, 1]] = factor * rows
+    expect(written, expected)
 
 
 @cache
