@@ -24,7 +24,7 @@ AVX2 = {
 """Environment in which Numba, torch, oneDNN and MKL compute as on a CPU without AVX-512."""
 
 
-def run_apart(module: str, *arguments: str, **environment: str) -> Any:
+def run_apart(module: str, *arguments: str, **variables: str) -> Any:
     """What `python -m module` prints as JSON, in a process with these variables as well."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
@@ -32,14 +32,16 @@ def run_apart(module: str, *arguments: str, **environment: str) -> Any:
         text=True,
         timeout=250,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": _python_path(), **environment},
+        env=environment(**variables),
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _python_path() -> str:
-    return os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, sys.path)]))
+def environment(**variables: str) -> dict[str, str]:
+    """Of a process that imports what this one does, with these variables as well."""
+    path = os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, sys.path)]))
+    return {**os.environ, "PYTHONPATH": path, **variables}
 
 
 def llvm_openmp() -> Path:
