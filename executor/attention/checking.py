@@ -18,9 +18,9 @@ from executor.attention.kernel import fitting_width
 from executor.attention.reference import reference_attention
 from executor.compiled.faults import expect, works
 
-_SEQUENCES = ((1, 150), (1, 131), (5, 70))
+_SEQUENCES = ((1, 150), (1, 131), (1, 140), (2, 137), (5, 70))
 """New tokens and all tokens of a check's sequences: rows alone and together, over several tiles
-of keys. The first two share their first blocks."""
+of keys. All but the last share their first blocks."""
 
 _SHARED, _KV_HEADS = 128, 2
 
@@ -41,24 +41,31 @@ def working_width(
 def _check(
     compiled: AttentionBackend, group: int, key_size: int, value_size: int, block_size: int
 ) -> None:
-    generator = torch.Generator().manual_seed(0)
-    batch = _batch(block_size)
-    blocks, rows = int(batch.block_tables.max()) + 1, sum(batch.query_lens)
-    layer = LayerCache(
-        *(
-            torch.randn(blocks, _KV_HEADS, block_size, size, generator=generator)
-            for size in (key_size, value_size)
-        )
-    )
-    query = torch.randn(rows, _KV_HEADS * group, key_size, generator=generator)
-    for options in _every_option(_KV_HEADS * group, key_size):
+    query, layer, batch = example(group, key_size, value_size, block_size)
+    for options in example_options(query):
         expected = reference_attention(query, layer, batch, options)
         expect(compiled(query, layer, batch, options), expected)
 
 
-def _every_option(heads: int, key_size: int) -> tuple[AttentionOptions, ...]:
-    sinks: Tensor = torch.linspace(-1, 2, heads)
-    scale = key_size**-0.5
+def example(
+    group: int, key_size: int, value_size: int, block_size: int
+) -> tuple[Tensor, LayerCache, PackedBatch]:
+    """A query [T, Hq, Dk], a cache and a step that take every way through the kernel."""
+    generator = torch.Generator().manual_seed(0)
+    batch = _batch(block_size)
+    blocks, rows = int(batch.block_tables.max()) + 1, sum(batch.query_lens)
+    keys, values = (
+        torch.randn(blocks, _KV_HEADS, block_size, size, generator=generator)
+        for size in (key_size, value_size)
+    )
+    query = torch.randn(rows, _KV_HEADS * group, key_size, generator=generator)
+    return query, LayerCache(keys, values), batch
+
+
+def example_options(query: Tensor) -> tuple[AttentionOptions, ...]:
+    """Plain attention, and everything that changes it at once."""
+    _, heads, size = query.shape
+    scale, sinks = size**-0.5, torch.linspace(-1, 2, heads)
     return (
         AttentionOptions(scale=scale),
         AttentionOptions(scale=scale, window=9, softcap=2.0, sinks=sinks),
@@ -70,7 +77,7 @@ def _batch(block_size: int) -> PackedBatch:
     width = -(-max(contexts) // block_size)
     tables = torch.arange(len(counts) * width).view(len(counts), width).flip(1)
     shared = _SHARED // block_size
-    tables[1, :shared] = tables[0, :shared]
+    tables[:-1, :shared] = tables[0, :shared]
     return PackedBatch(
         query_starts=list(accumulate(counts, initial=0))[:-1],
         query_lens=list(counts),

@@ -18,8 +18,9 @@ from executor.attention import cpu
 from executor.attention.base import AttentionOptions
 from executor.attention.reference import reference_attention
 from executor.compiled import faults, report
+from executor.compiled.processor import has_feature
 from executor.linear import PanelLinear, PrepackedLinear, packed_linear
-from tests.support.machines import environment
+from tests.support.machines import AVX2, environment
 from tests.unit.executor.test_attention import Sizes, make_batch
 
 
@@ -101,8 +102,11 @@ def test_wrong_answers_are_told_from_rounding(wrong: torch.Tensor) -> None:
 
 _PRODUCT = """
 import torch
+from executor.compiled.processor import has_feature
 from executor.linear import packed_linear
 from executor.compiled.faults import faults
+from executor.norm import can_normalize
+assert can_normalize()
 weight = torch.ones(64, 64)
 layer = packed_linear(weight, None)
 print(type(layer).__name__, faults(), layer(weight).sum())
@@ -148,3 +152,10 @@ def test_kernels_that_were_cut_off_on_disk_are_compiled_anew(copied: Path) -> No
     for file in kept:
         file.write_bytes(file.read_bytes()[:40])
     assert run_copy(copied) == _RIGHT
+
+
+@pytest.mark.skipif(not has_feature("avx2"), reason="asks for a lesser x86 processor")
+def test_kernels_kept_for_one_processor_are_not_used_on_another(copied: Path) -> None:
+    for processors, variables in ((1, {}), (2, AVX2), (2, {})):
+        assert run_copy(copied, **variables) == _RIGHT
+        assert len(list(copied.rglob("norm._kernel.*.nbc"))) == processors

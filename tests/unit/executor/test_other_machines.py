@@ -76,6 +76,7 @@ def test_the_default_model_answers_the_same_without_avx512(default_model: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_kernels_equal_their_references_without_avx512() -> None:
     folder = Path(__file__).parent
     files = [str(folder / name) for name in _KERNELS]
