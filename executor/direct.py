@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from executor.attention.base import AttentionOptions
 from executor.attention.reference import attend
-from executor.compiled import team
-from executor.compiled.series import Call, Series
+from executor.compiled.series import Call, Series, can_run_series
 from executor.fusing import GatedMlp
 from executor.hook import AttentionContext, layer_index
 from executor.linear import LinearPart, PackedWeight, PanelLinear
@@ -256,7 +255,7 @@ def direct_layers(module: nn.Module, run: Callable[[AttentionContext], object]) 
     Args:
         run: one short forward pass of `module` with this context.
     """
-    if team.openmp() is None:
+    if not can_run_series():
         return 0
     watcher, space = _Watcher(), _Space()
     found = [(layer, parts) for layer in module.modules() if (parts := _parts(layer)) is not None]

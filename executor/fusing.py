@@ -21,7 +21,7 @@ from executor.compiled import team
 from executor.compiled.emit import vector_width
 from executor.linear import FLOAT32, GatedLinear, Packing, Weights, packed_linear
 from executor.memory import let_go_of_file
-from executor.norm import FusedRmsNorm
+from executor.norm import FusedRmsNorm, can_normalize
 from executor.rotary import can_rotate, rotate
 
 _TOLERANCE = 1e-5
@@ -148,6 +148,8 @@ def _fused(module: Any, packing: Packing) -> nn.Module | None:
     epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", None))
     if not isinstance(epsilon, float) or weight.dim() != 1 or weight.dtype != torch.float32:
         return None
+    if not can_normalize():
+        return None
     candidates = (FusedRmsNorm(w, epsilon) for w in (weight, 1 + weight))
     return next((made for made in candidates if _same(module, made, len(weight))), None)
 
@@ -257,6 +259,8 @@ def _rotates(original: Callable[..., Any]) -> bool:
     """Whether it was seen to answer as ours does."""
     numbers = torch.randn(4, 3, 5, 8, generator=torch.Generator().manual_seed(0))
     given = numbers[:1], numbers[1:2, :2], numbers[2:3, 0], numbers[3:, 0]
+    if not can_rotate(*given):
+        return False
     try:
         theirs = original(*given)
     except Exception:

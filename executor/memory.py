@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from executor.compiled.touching import Touching
+from executor.compiled.touching import Touching, can_touch
 
 HUGE_PAGE = 2 << 20
 
@@ -177,7 +177,8 @@ class Taking:
 def take_ahead(tensors: Sequence[Tensor]) -> Taking | None:
     """Begin; None where there is nothing to gain: on other systems, devices, and for little."""
     large = [t for t in tensors if t.device.type == "cpu" and t.nbytes >= HUGE_PAGE]
-    return Taking(large) if large and hasattr(mmap, "MADV_HUGEPAGE") else None
+    gains = large and hasattr(mmap, "MADV_HUGEPAGE") and can_touch()
+    return Taking(large) if gains else None
 
 
 def wait_for_memory() -> None:

@@ -10,6 +10,7 @@ from numba import carray
 from torch import Tensor, nn
 
 from executor.compiled.access import take_ticket
+from executor.compiled.faults import expect, works
 from executor.compiled.kernel import compiled, revision
 from executor.compiled.rows import add, normalize
 from executor.compiled.series import Call
@@ -60,6 +61,24 @@ class FusedRmsNorm(nn.Module):
         given = self._given
         given.rows, given.added, given.normal, given.count = rows, added, normal, count
         self._counter.value = 0
+
+
+def can_normalize() -> bool:
+    """Whether `FusedRmsNorm` works here."""
+    return works("RMS normalization", "the model's own modules", _check)
+
+
+def _check() -> None:
+    """Raises if the kernel answers otherwise than torch."""
+    generator = torch.Generator().manual_seed(0)
+    rows, added = torch.randn(2, _AT_ONCE + 1, 37, generator=generator)
+    weight = torch.randn(37, generator=generator)
+    summed, normal = rows.clone(), torch.empty_like(rows)
+    norm = FusedRmsNorm(weight, 1e-5)
+    norm.prepare(summed.data_ptr(), normal.data_ptr(), len(rows), added.data_ptr())
+    norm.call.run()
+    expect(summed, rows + added)
+    expect(normal, nn.functional.rms_norm(rows + added, [37], weight, 1e-5))
 
 
 @cache

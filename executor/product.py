@@ -16,11 +16,12 @@ from functools import cache
 import numpy as np
 import torch
 from numba import carray
-from torch import Tensor
+from torch import Tensor, nn
 
 from executor.compiled import team
 from executor.compiled.access import take_ticket
 from executor.compiled.emit import vector_width
+from executor.compiled.faults import expect, works
 from executor.compiled.gate import gate
 from executor.compiled.halves import STORED, STORED_BYTES
 from executor.compiled.kernel import compiled, revision
@@ -129,7 +130,23 @@ def interleaved(gates: Tensor, ups: Tensor) -> Tensor:
 def fits(weight: Tensor) -> bool:
     """Whether the kernel is made for this weight on this machine."""
     whole = weight.shape[0] % (VECTORS * vector_width()) == 0
-    return weight.dtype in STORED and whole and team.openmp() is not None
+    if weight.dtype not in STORED or not whole or team.openmp() is None:
+        return False
+    kind = str(weight.dtype).removeprefix("torch.")
+    return works(f"product of {kind} weights", "torch's products", lambda: _check(weight.dtype))
+
+
+def _check(stored: torch.dtype) -> None:
+    """Raises if the kernels answer otherwise than torch."""
+    generator = torch.Generator().manual_seed(0)
+    columns, inner, rows = 2 * VECTORS * vector_width(), 37, MOST_ROWS[vector_width()] + 1
+    left = torch.randn(rows, inner, generator=generator)
+    gates, ups = torch.randn(2, columns, inner, generator=generator).to(stored)
+    bias = torch.randn(columns, generator=generator)
+    linear = nn.functional.linear
+    expect(Panels(gates, bias=bias).multiply(left), linear(left, gates.float(), bias))
+    gated = nn.functional.silu(linear(left, gates.float())) * linear(left, ups.float())
+    expect(Panels(gates, ups).multiply(left), gated)
 
 
 @cache

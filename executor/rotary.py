@@ -15,6 +15,7 @@ from torch import Tensor
 
 from executor.compiled import team
 from executor.compiled.access import float_at, put_float, take_ticket
+from executor.compiled.faults import expect, works
 from executor.compiled.kernel import compiled, jit, revision
 from executor.compiled.rows import normalize
 from executor.compiled.series import Call
@@ -64,7 +65,18 @@ def can_rotate(query: Tensor, key: Tensor, cosines: Tensor, sines: Tensor) -> bo
         and query.stride(3) == key.stride(3) == 1
         and cosines.is_contiguous()
         and sines.is_contiguous()
+        and works("rotary positions", "the model's own function", _check)
     )
+
+
+def _check() -> None:
+    """Raises if the kernel answers otherwise than torch."""
+    generator = torch.Generator().manual_seed(0)
+    heads, angles = (torch.randn(n, _AT_ONCE + 1, 10, generator=generator) for n in (3, 2))
+    query, key, (cosines, sines) = heads[None, :2], heads[None, 2:], angles[:, None]
+    for x, turned in zip((query, key), rotate(query, key, cosines, sines), strict=True):
+        halves = torch.cat([-x[..., 5:], x[..., :5]], dim=-1)
+        expect(turned, x * cosines + halves * sines)
 
 
 def rotate(query: Tensor, key: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,11 +14,12 @@ from functools import cache
 import numpy as np
 import torch
 from numba import carray
-from torch import Tensor
+from torch import Tensor, nn
 
 from executor.compiled import team
 from executor.compiled.access import copy_bytes, take_ticket
 from executor.compiled.dots import add_line
+from executor.compiled.faults import expect, works
 from executor.compiled.gate import gate
 from executor.compiled.halves import narrow
 from executor.compiled.kernel import compiled, revision
@@ -157,7 +158,21 @@ def fits_tiles(weight: Tensor) -> bool:
 
 def multiplies_on_tiles() -> bool:
     """Whether this machine multiplies bfloat16 on AMX tiles."""
-    return team.openmp() is not None and can_use_tiles()
+    if team.openmp() is None or not can_use_tiles():
+        return False
+    return works("product on AMX tiles", "products of widened weights", _check)
+
+
+def _check() -> None:
+    """Raises if the kernels answer otherwise than torch."""
+    generator = torch.Generator().manual_seed(0)
+    left = torch.randn(BLOCK_ROWS + 1, 2 * STEP, generator=generator).bfloat16().float()
+    gates, ups = torch.randn(2, BLOCK_COLUMNS, 2 * STEP, generator=generator).bfloat16()
+    bias = torch.randn(BLOCK_COLUMNS, generator=generator)
+    linear = nn.functional.linear
+    expect(TilePanels(gates, bias=bias).multiply(left), linear(left, gates.float(), bias))
+    gated = nn.functional.silu(linear(left, gates.float())) * linear(left, ups.float())
+    expect(TilePanels(gates, ups).multiply(left), gated)
 
 
 @cache

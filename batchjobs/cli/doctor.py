@@ -125,10 +125,16 @@ def choose_model(deployment: Deployment, name: str | None) -> Model:
 
 def _engine(deployment: Deployment, model: Model) -> Iterator[tuple[str, str]]:
     from batchjobs.cli.render import plain
-    from batchjobs.worker.checkup import QUESTION, device_decisions, try_model
+    from batchjobs.worker.checkup import (
+        QUESTION,
+        device_decisions,
+        kernel_decisions,
+        try_model,
+    )
 
     yield from device_decisions(deployment.settings)
     trial = try_model(deployment.settings, model)
+    yield from kernel_decisions()
     for run in trial.report.models:
         yield from (decision for decision in run.decisions if decision[0] not in _SAID)
         yield "request", f"{run.model}: {QUESTION} → {plain(trial.answer)}"

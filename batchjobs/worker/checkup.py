@@ -57,6 +57,14 @@ def device_decisions(settings: Settings) -> tuple[tuple[str, str], ...]:
     )
 
 
+def kernel_decisions() -> tuple[tuple[str, str], ...]:
+    """How compiled kernels ran in this process, and which of them did not work."""
+    yield_when_idle()
+    from executor.compiled.report import summary
+
+    return (("kernels", summary()),)
+
+
 def try_model(settings: Settings, model: Model) -> Trial:
     """Run a job of one line in a data directory of its own, which is then removed.
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from executor.attention.base import AttentionOptions, LayerCache, PackedBatch
 from executor.attention.cascade import shared_prefixes
+from executor.attention.checking import working_width
 from executor.attention.kernel import attention_kernel, fitting_width, strip_size, unit_rows
 from executor.attention.sdpa import sdpa_attention
 from executor.attention.units import Cutting, Plan, plan_units
@@ -34,9 +35,21 @@ class CpuAttention:
         kv_heads, block_size, key_size = layer.keys.shape[1:]
         value_size = layer.values.shape[3]
         group = query.shape[1] // kv_heads
-        width = fitting_width(group, key_size, value_size, block_size)
-        if width is None or layer.keys.dtype not in STORED:
+        sizes = group, key_size, value_size, block_size
+        stored = layer.keys.dtype
+        if stored not in STORED or working_width(*sizes, stored, self._attend) is None:
             return sdpa_attention(query, layer, batch, options)
+        return self._attend(query, layer, batch, options)
+
+    def _attend(
+        self, query: Tensor, layer: LayerCache, batch: PackedBatch, options: AttentionOptions
+    ) -> Tensor:
+        """By the kernel, which must be made for these sizes."""
+        kv_heads, block_size, key_size = layer.keys.shape[1:]
+        value_size = layer.values.shape[3]
+        group = query.shape[1] // kv_heads
+        width = fitting_width(group, key_size, value_size, block_size)
+        assert width is not None, "whoever calls this has asked"
         wide = query.float()
         output = wide.new_empty(*query.shape[:2], value_size)
         kernel = attention_kernel(group, key_size, value_size, width, STORED[layer.keys.dtype])

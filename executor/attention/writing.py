@@ -11,6 +11,7 @@ from torch import Tensor
 
 from executor.compiled import team
 from executor.compiled.access import copy_bytes, int_at, take_ticket
+from executor.compiled.faults import expect, works
 from executor.compiled.halves import narrow
 from executor.compiled.kernel import compiled, revision
 
@@ -74,7 +75,21 @@ def can_copy(rows: Tensor, cache: Tensor) -> bool:
     """Whether rows lie in the cache as they are, or rounded from float32 to bfloat16."""
     rounded = (rows.dtype, cache.dtype) == (torch.float32, torch.bfloat16)
     kind = rounded or rows.dtype == cache.dtype
-    return cache.device.type == "cpu" and rows.stride(2) == 1 and kind
+    if cache.device.type != "cpu" or rows.stride(2) != 1 or not kind:
+        return False
+    return works("writing to the cache", "torch's indexing", _check)
+
+
+def _check() -> None:
+    """Raises if other numbers are in the cache than torch puts there."""
+    rows = torch.randn(_AT_ONCE + 1, 2, 5, generator=torch.Generator().manual_seed(0))
+    places = torch.arange(2 * len(rows)).view(-1, 2) % torch.tensor([3, 7])
+    for stored in (torch.float32, torch.bfloat16):
+        written, expected = torch.zeros(2, 2, 3, 2, 7, 5, dtype=stored)
+        Writer(places).write(rows, written[0], 2 * rows, written[1])
+        for factor, place in zip((1, 2), expected, strict=True):
+            place[places[:, 0], :, places[:, 1]] = (factor * rows).to(stored)
+        expect(written, expected)
 
 
 @cache

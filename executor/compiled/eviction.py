@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 from functools import cache
 from typing import Any
 
+import torch
 from llvmlite import ir
 from numba import carray
 from numba.core import cgutils
 
 from executor.compiled.emit import CACHE_LINE, emitter, nothing, signature
+from executor.compiled.faults import expect, works
 from executor.compiled.kernel import compiled, revision
+from executor.compiled.processor import is_x86
 
 
 class _Arguments(ctypes.Structure):
@@ -25,7 +27,15 @@ class _Arguments(ctypes.Structure):
 def can_evict() -> bool:
     """Whether a program may do so on this processor: every 64-bit x86 has an instruction for it,
     which reaches the caches of all its cores."""
-    return platform.machine() in ("x86_64", "AMD64")
+    return is_x86() and works("cache eviction", "reading what no cache holds", _check)
+
+
+def _check() -> None:
+    """Raises if memory is another after it was put out of the caches."""
+    numbers = torch.arange(64)
+    evicted = numbers.clone()
+    evict(evicted.data_ptr(), evicted.nbytes)
+    expect(evicted, numbers)
 
 
 def evict(address: int, size: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding
 from llvmlite import ir
 from numba.core import cgutils
 
@@ -156,7 +155,7 @@ def _in_this_order(builder: Any, values: list[Any]) -> list[Any]:
     eleven rows then take twice as long as they should.
     """
     kinds = [value.type for value in values]
-    if not llvmlite.binding.get_process_triple().startswith("x86_64"):
+    if not builder.module.triple.startswith("x86_64"):
         return values
     register = {16: "v", 8: "x"}[kinds[0].count]
     names = [register] * (len(values) - 1) + ["r"]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from llvmlite import ir
+import torch
 from numba import carray
 
 from executor.compiled import team
-from executor.compiled.access import int_at
-from executor.compiled.emit import INT, emitter, nothing, signature
+from executor.compiled.access import int_at, take_ticket
+from executor.compiled.calls import call
+from executor.compiled.faults import expect, works
 from executor.compiled.kernel import compiled, revision
 
 
@@ -30,7 +31,8 @@ class _Arguments(ctypes.Structure):
     _fields_ = (
         ("calls", ctypes.c_int64),  # [count, 2] int64: functions, and what they are given
         ("count", ctypes.c_int64),
-        ("barrier", ctypes.c_int64),  # void(): returns when all threads have called it
+        ("barrier", ctypes.c_int64),  # void(void*): returns when all threads have called it
+        ("meeting", ctypes.c_int64),  # its argument
     )
 
 
@@ -44,17 +46,71 @@ class Series:
     """
 
     def __init__(self, calls: Sequence[Call]) -> None:
-        library = team.openmp()
-        if library is None:
-            raise RuntimeError("a series of kernels needs GNU OpenMP")
-        flat = [address for call in calls for address in call]
+        threads = team.openmp()
+        if threads is None:
+            raise RuntimeError("a series of kernels needs OpenMP")
+        flat = [address for one in calls for address in one]
         self._calls = (ctypes.c_int64 * len(flat))(*flat)
+        barrier, meeting = threads.barrier
         self._given = _Arguments(
             calls=ctypes.addressof(self._calls),
             count=len(calls),
-            barrier=ctypes.cast(library.GOMP_barrier, ctypes.c_void_p).value,
+            barrier=barrier,
+            meeting=meeting,
         )
         self.call = Call(_kernel(), ctypes.addressof(self._given))
+
+
+def can_run_series() -> bool:
+    """Whether there is a team of threads here, and a series on it works."""
+    return team.openmp() is not None and works("series of kernels", "one at a time", _check)
+
+
+def _check() -> None:
+    """Raises if a thread begins a call before the others have ended the one before."""
+    numbers = torch.zeros(3, dtype=torch.int64)
+    given = _Witness(*(numbers.data_ptr() + 8 * i for i in range(len(numbers))))
+    at = ctypes.addressof(given)
+    series = Series([Call(_working_kernel(), at), Call(_watching_kernel(), at)])
+    series.call.run()
+    expect(numbers[1:], torch.tensor([_TICKETS, 0]))
+
+
+_TICKETS = 64
+
+
+class _Witness(ctypes.Structure):
+    """Addresses of int64, all 0 at the beginning."""
+
+    _fields_ = (
+        ("counter", ctypes.c_int64),
+        ("done", ctypes.c_int64),  # tickets of the first call
+        ("early", ctypes.c_int64),  # threads that did not wait for them
+    )
+
+
+@cache
+def _working_kernel() -> int:
+    code = revision()
+
+    def kernel(pointer):  # type: ignore[no-untyped-def]
+        a = carray(pointer, 1)[0]
+        while code >= 0 and take_ticket(a.counter) < _TICKETS:
+            take_ticket(a.done)
+
+    return compiled(kernel, _Witness)
+
+
+@cache
+def _watching_kernel() -> int:
+    code = revision()
+
+    def kernel(pointer):  # type: ignore[no-untyped-def]
+        a = carray(pointer, 1)[0]
+        if code >= 0 and int_at(a.done, 0) < _TICKETS:
+            take_ticket(a.early)
+
+    return compiled(kernel, _Witness)
 
 
 @cache
@@ -65,31 +121,7 @@ def _kernel() -> int:
         a = carray(pointer, 1)[0]
         for i in range(a.count if code >= 0 else 0):
             if i > 0:
-                _wait(a.barrier)
-            _call(int_at(a.calls, 2 * i), int_at(a.calls, 2 * i + 1))
+                call(a.barrier, a.meeting)
+            call(int_at(a.calls, 2 * i), int_at(a.calls, 2 * i + 1))
 
     return compiled(kernel, _Arguments)
-
-
-@emitter
-def _call(typing: Any, function: Any, given: Any) -> Any:
-    """Call the function at an address with an address."""
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [INT])
-        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [arguments[1]])
-        return nothing()
-
-    return signature(2), generate
-
-
-@emitter
-def _wait(typing: Any, function: Any) -> Any:
-    """Call the function at an address."""
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [])
-        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [])
-        return nothing()
-
-    return signature(1), generate

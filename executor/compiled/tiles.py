@@ -11,7 +11,6 @@ import struct
 from functools import cache
 from typing import Any
 
-import llvmlite.binding
 from llvmlite import ir
 from numba.core import cgutils, types
 
@@ -25,6 +24,7 @@ from executor.compiled.emit import (
     nothing,
     signature,
 )
+from executor.compiled.processor import has_feature
 
 TILE_ROWS = 16
 """Rows of a tile: of the left matrix, or pairs of numbers of the right one's columns."""
@@ -53,8 +53,7 @@ def can_use_tiles() -> bool:
 
     Linux saves tile registers only for processes that ask for it (arch_prctl(2)).
     """
-    features = llvmlite.binding.get_host_cpu_features()
-    if not (features.get("amx-tile") and features.get("amx-bf16")):
+    if not (has_feature("amx-tile") and has_feature("amx-bf16")):
         return False
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "syscall"):

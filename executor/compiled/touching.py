@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import torch
 from llvmlite import ir
 from numba import carray
 
 from executor.compiled.access import int_at, take_ticket
 from executor.compiled.emit import emitter, integer, nothing, signature
+from executor.compiled.faults import expect, works
 from executor.compiled.kernel import compiled, revision
 
 
@@ -52,6 +54,23 @@ class Touching:
     def stop(self) -> None:
         """Begin no further piece."""
         self._counter.value = len(self._pieces) // 2
+
+
+def can_touch() -> bool:
+    """Whether `Touching` works here."""
+    return works("taking memory ahead", "memory when it is first written", _check)
+
+
+def _check() -> None:
+    """Raises if pages that are touched change."""
+    numbers = torch.arange(16)
+    touched = numbers.clone()
+    begin = touched.data_ptr()
+    touching = Touching([(begin, begin + 64), (begin + 64, begin + 128)], page=8)
+    touching.run()
+    if touching.begun != 2:
+        raise RuntimeError("not all pieces were touched")
+    expect(touched, numbers)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -334,6 +335,7 @@ def test_doctor_runs_a_request_end_to_end(home: Path) -> None:
     facts = {row[:24].strip(): row[24:] for row in result.stdout.splitlines()}
     assert facts["home"].startswith(str(home))
     assert facts["device"].startswith("cpu (")
+    assert re.match(r"vectors of (8|16) floats on (torch's threads|one thread)", facts["kernels"])
     assert facts["request"].startswith("tiny: What is the capital of France? → ")
     assert result.stdout.endswith("Everything works.\n")
     assert run_json("list")["data"] == []

@@ -80,6 +80,9 @@ def kernel_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         original(kernel, arguments)
 
     original = cpu.run_together
+    batch = batch_of(BATCHES["short of a tile"])
+    query, layer = tensors(batch)
+    CpuAttention()(query, layer, batch, AttentionOptions(scale=1))  # the first call checks it
     monkeypatch.setattr(cpu, "run_together", counted)
     return calls
 

@@ -24,7 +24,7 @@ from executor.settings import Limits
 from executor.span import Span
 from tests.support.tiny_models import FAMILIES, tiny_config, tiny_model
 
-pytestmark = pytest.mark.skipif(team.openmp() is None, reason="no GNU OpenMP in this torch")
+pytestmark = pytest.mark.skipif(team.openmp() is None, reason="no OpenMP in this torch")
 
 LIMITS = Limits(
     max_num_seqs=4, max_num_batched_tokens=64, max_model_len=64, num_blocks=16, block_size=8

@@ -22,7 +22,7 @@ from executor.packing import LayerProbe, run_probe
 from executor.rotary import can_rotate, rotate
 from tests.support.tiny_models import FAMILIES, tiny_config, tiny_model
 
-pytestmark = pytest.mark.skipif(team.openmp() is None, reason="no GNU OpenMP in this torch")
+pytestmark = pytest.mark.skipif(team.openmp() is None, reason="no OpenMP in this torch")
 
 
 def numbers(*shape: int) -> Tensor:
