@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,6 +17,7 @@ from executor.direct import direct_layers
 from executor.engine import Engine
 from executor.errors import EngineError
 from executor.fusing import fuse_modules
+from executor.identity import engine_parts
 from executor.layer_profile import watch_layers
 from executor.linear import packed_linear
 from executor.llguidance_grammar import LLGuidance
@@ -34,6 +36,12 @@ from executor.packing import (
 )
 from executor.profile import Profile
 from executor.quantized import Int8Linear, check_can_quantize
+from executor.reproducible import (
+    NoAttention,
+    check_reproducible,
+    check_settings,
+    fixed_linear,
+)
 from executor.roofline import ModelCost
 from executor.settings import EngineSettings, Limits, Scheduling, Speculation
 from executor.sizing import STEP_SECONDS, plan_limits
@@ -54,6 +62,8 @@ class ReadyEngine:
     tokenizer: HfTokenizer
     device: DevicePlan
     attention_backend: str
+    parts: Mapping[str, str]
+    """What it computes with, for fingerprints (`identity.engine_parts`)."""
     quantization_error: float | None
     """How far 8-bit weights move the logits, as a share of their spread; None for full ones."""
     cost: ModelCost
@@ -97,7 +107,9 @@ def build_engine(
     loaded = load(checkpoint, settings)
     name, backend = _backend(settings, loaded.device)
     if isinstance(backend, CpuAttention):
-        backend = CpuAttention(cascade=fast.cascade)
+        backend = CpuAttention(cascade=fast.cascade, alone=settings.reproducible)
+    if settings.reproducible:
+        check_settings(settings, loaded.device, backend)
     layers = probe_layers(loaded.module, loaded.config)
     early = _early_cache(loaded, layers, settings)
     own = own_answers(loaded.module, loaded.config.vocab_size)
@@ -108,10 +120,16 @@ def build_engine(
         error = _quantize(loaded, layers, backend, own, fast)
     else:
         if is_cpu:
-            _optimize(loaded, fast)
+            _optimize(loaded, fast, fixed_linear if settings.reproducible else packed_linear)
         check_packing(loaded.module, layers, backend, own)
     taken = 0 if early is None else early.taken
     limits = plan_limits(loaded, layers, settings, taken=taken)
+    if settings.reproducible:
+        check_reproducible(
+            loaded.module,
+            lambda: run_probe(loaded.module, NoAttention()),
+            most_rows=limits.max_num_batched_tokens,
+        )
     if early is not None and early.cut(limits.num_blocks):
         cache = early
     else:
@@ -128,6 +146,12 @@ def build_engine(
         tokenizer=loaded.tokenizer,
         device=loaded.device,
         attention_backend=name,
+        parts=engine_parts(
+            loaded.device,
+            name,
+            weights=settings.quantization,
+            reproducible=settings.reproducible,
+        ),
         quantization_error=error,
         cost=_cost(loaded, layers, settings),
         profile=_watched(engine, loaded) if profiled else None,
@@ -172,7 +196,7 @@ def _optimize(loaded: LoadedModel, fast: FastPaths, product: Product = packed_li
     def run() -> None:
         run_probe(loaded.module, LayerProbe())
 
-    if fast.fused_modules and fast.prepacked_linears and product is packed_linear:
+    if fast.fused_modules and fast.prepacked_linears and product is not Int8Linear:
         fuse_modules(loaded.module, run)
     optimize_linears(
         loaded.module,
@@ -201,18 +225,19 @@ def _quantize(
 
 
 def _scheduling(settings: EngineSettings, *, is_cpu: bool) -> Scheduling:
+    grows = is_cpu and settings.max_num_batched_tokens is None and not settings.reproducible
     return Scheduling(
         policy=settings.scheduling_policy,
         batching=settings.batching,
         enable_prefix_caching=settings.enable_prefix_caching,
         request_timeout_seconds=settings.request_timeout_seconds,
-        step_seconds=STEP_SECONDS if is_cpu and settings.max_num_batched_tokens is None else None,
+        step_seconds=STEP_SECONDS if grows else None,
         speculation=_speculation(settings),
     )
 
 
 def _speculation(settings: EngineSettings) -> Speculation | None:
-    if not settings.num_speculative_tokens:
+    if settings.reproducible or not settings.num_speculative_tokens:
         return None
     try:
         return Speculation(

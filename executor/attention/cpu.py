@@ -17,6 +17,7 @@ from executor.attention.kernel import attention_kernel, fitting_width, strip_siz
 from executor.attention.sdpa import sdpa_attention
 from executor.attention.units import Cutting, Plan, plan_units
 from executor.compiled.team import run_together
+from executor.errors import UnsupportedModelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,9 @@ class CpuAttention:
 
     cascade: bool = True
     """Whether prefixes that rows share are attended for all of them at once."""
+    alone: bool = False
+    """Whether each row attends by itself, so that its bits do not depend on the rows beside it;
+    sizes that the kernel is not made for are then refused with UnsupportedModelError."""
 
     def __call__(
         self, query: Tensor, layer: LayerCache, batch: PackedBatch, options: AttentionOptions
@@ -34,6 +38,11 @@ class CpuAttention:
         group = query.shape[1] // kv_heads
         width = fitting_width(group, key_size, value_size, block_size)
         if query.dtype != torch.float32 or width is None:
+            if self.alone:
+                raise UnsupportedModelError(
+                    "reproducible results are not possible: the attention kernel is for float32,"
+                    f" and not for {group} query heads of {key_size} numbers to a key head."
+                )
             return sdpa_attention(query, layer, batch, options)
         output = query.new_empty(*query.shape[:2], value_size)
         kernel = attention_kernel(group, key_size, value_size, width)
@@ -47,13 +56,14 @@ class CpuAttention:
         value_size = layer.values.shape[3]
         strip = strip_size(group, key_size, value_size, block_size)
         cutting = Cutting(
-            most_rows=1 if strip is None else unit_rows(group),
+            most_rows=1 if strip is None or self.alone else unit_rows(group),
             group=group,
             strip=strip or group,
             kv_heads=kv_heads,
             threads=torch.get_num_threads(),
         )
-        cascade = self.cascade and options.window is None and strip is not None
+        together = strip is not None and not self.alone
+        cascade = self.cascade and options.window is None and together
 
         def make() -> Plan:
             return plan_units(

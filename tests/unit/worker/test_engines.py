@@ -50,14 +50,12 @@ def test_another_configuration_is_loaded_and_has_its_own_fingerprint(
     for wanted in (plain, configured, configured):
         kept.load(wanted)
     assert engines.loaded == ["a", "a"]
-    assert fingerprint(plain, "float32", Settings()) != fingerprint(
-        configured, "float32", Settings()
-    )
+    assert fingerprint(plain, Settings(), {}) != fingerprint(configured, Settings(), {})
 
 
 def test_quantized_weights_are_named_in_the_fingerprint_and_in_reports() -> None:
-    full = fingerprint(model("a"), "float32", Settings())
-    assert fingerprint(model("a"), "float32", Settings(), quantization="int8") == f"{full}_int8"
+    full = fingerprint(model("a"), Settings(), {})
+    assert fingerprint(model("a"), Settings(), {}, quantization="int8") == f"{full}_int8"
     loaded = FakeEngines().load(model("a"))
     assert loaded.called("a") == "a"
     quantized = LoadedModel(
