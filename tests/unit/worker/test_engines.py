@@ -7,7 +7,12 @@ import pytest
 from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
 from batchjobs.settings import Settings
-from batchjobs.worker.engines import KeptEngines, LoadedModel
+from batchjobs.worker.engines import (
+    KeptEngines,
+    LoadedModel,
+    engine_settings,
+    reproducible_decision,
+)
 from batchjobs.worker.fingerprints import fingerprint
 from tests.support.engines import FakeEngines
 
@@ -62,3 +67,14 @@ def test_quantized_weights_are_named_in_the_fingerprint_and_in_reports() -> None
         engine=loaded.engine, tokenizer=loaded.tokenizer, fingerprint="fp", quantization="int8"
     )
     assert quantized.called("a") == "a (int8)"
+
+
+def test_the_reproducible_mode_reaches_the_engine_and_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not engine_settings(Settings()).reproducible
+    assert list(reproducible_decision(Settings())) == []
+    monkeypatch.setenv("BATCHJOBS_REPRODUCIBLE", "1")
+    settings = Settings.load()
+    assert engine_settings(settings).reproducible
+    assert [name for name, _ in reproducible_decision(settings)] == ["reproducible"]
