@@ -73,10 +73,12 @@ def test_no_settings_of_size_change_a_bit(
 
 @pytest.mark.slow
 def test_neither_does_being_computed_again(
-    default_model: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    engine: ReadyEngine, default_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Forecast, "fits", lambda forecast, free: free >= 0)
-    blocks = 9 * 64 * 46_080
-    engine = build(default_model, **PREEMPTING, max_model_len=256, kv_cache_memory=blocks)
-    assert answers(engine, requests_of(engine)) == expected
-    assert engine.engine.metrics.num_preemptions_total > 0
+    prompts = [request.prompt_token_ids for request in requests_of(engine)[: len(SUBJECTS)]]
+    requests = mixed_requests(prompts, tokens=40)
+    blocks = 6 * 64 * 46_080
+    scarce = build(default_model, **PREEMPTING, max_model_len=192, kv_cache_memory=blocks)
+    assert answers(scarce, requests) == one_by_one(engine, requests)
+    assert scarce.engine.metrics.num_preemptions_total > 0
