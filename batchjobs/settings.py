@@ -124,6 +124,8 @@ class Settings(BaseSettings):
     """Guessed from the text so far and checked in one step; 0 guesses none."""
     prompt_lookup_min: int = Field(default=2, ge=1)
     prompt_lookup_max: int = Field(default=8, ge=1)
+    reproducible: bool = False
+    """Bytes of a result depend on its line alone, whatever runs beside it; slower."""
     generation_config: Literal["auto", "vllm"] = "auto"
     """"vllm" leaves out how a model says that it is sampled best."""
     override_generation_config: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,16 +20,23 @@ from executor.direct import direct_layers
 from executor.engine import Engine
 from executor.errors import EngineError
 from executor.fusing import fuse_modules
+from executor.identity import engine_parts
 from executor.layer_profile import watch_layers
 from executor.linear import Packing, packed_linear
 from executor.llguidance_grammar import LLGuidance
 from executor.loading import Checkpoint, LoadedModel, load
 from executor.memory import keep_freed_memory, let_go_of_file
-from executor.merging import Product, optimize_linears
+from executor.merging import optimize_linears
 from executor.model import LayerShape, PackedModel, PagedCache
 from executor.packing import LayerProbe, probe_layers, run_probe
 from executor.profile import Profile
 from executor.quantized import Int8Linear, check_can_quantize
+from executor.reproducible import (
+    NoAttention,
+    check_reproducible,
+    check_settings,
+    fixed_linear,
+)
 from executor.roofline import ModelCost
 from executor.self_check import (
     OwnAnswers,
@@ -59,6 +67,8 @@ class ReadyEngine:
     tokenizer: HfTokenizer
     device: DevicePlan
     attention_backend: str
+    parts: Mapping[str, str]
+    """What it computes with, for fingerprints (`identity.engine_parts`)."""
     quantization_error: float | None
     """How far 8-bit weights move the logits, as a share of their spread; None for full ones."""
     cost: ModelCost
@@ -102,7 +112,9 @@ def build_engine(
     loaded = load(checkpoint, settings)
     name, backend = _backend(settings, loaded.device)
     if isinstance(backend, CpuAttention):
-        backend = CpuAttention(cascade=fast.cascade)
+        backend = CpuAttention(cascade=fast.cascade, alone=settings.reproducible)
+    if settings.reproducible:
+        check_settings(settings, loaded.device, backend)
     own = own_answers(loaded.module, loaded.config.vocab_size) if _rounds(loaded.device) else None
     if loaded.device.is_cpu:
         check_weights_fit(loaded.module, loaded.device.types, name=checkpoint.source)
@@ -113,6 +125,12 @@ def build_engine(
     error = _make_fast(loaded, form, own, settings, fast)
     taken = 0 if early is None else early.taken
     limits = plan_limits(loaded, layers, settings, taken=taken)
+    if settings.reproducible:
+        check_reproducible(
+            loaded.module,
+            lambda: run_probe(loaded.module, NoAttention()),
+            most_rows=limits.max_num_batched_tokens,
+        )
     if early is not None and early.cut(limits.num_blocks):
         cache = early
     else:
@@ -129,6 +147,12 @@ def build_engine(
         tokenizer=loaded.tokenizer,
         device=loaded.device,
         attention_backend=name,
+        parts=engine_parts(
+            loaded.device,
+            name,
+            weights=settings.quantization,
+            reproducible=settings.reproducible,
+        ),
         quantization_error=error,
         cost=_cost(loaded, layers, settings),
         profile=_watched(engine, loaded) if profiled else None,
@@ -160,7 +184,7 @@ def _make_fast(
     if settings.quantization is not None:
         return _quantize(loaded, form, truth, fast)
     if is_cpu:
-        _optimize(loaded, fast)
+        _optimize(loaded, fast, fixed_linear if settings.reproducible else packed_linear)
     check_packing(module, form, truth if own is None else truth.beside(own))
     return None
 
@@ -198,22 +222,24 @@ def _cost(
     return model_cost(loaded.module, layers, weight_bytes=weight_bytes, cache=types.cache)
 
 
-def _optimize(loaded: LoadedModel, fast: FastPaths, product: Product | None = None) -> None:
-    """Fuse and pack what a model computes; `product` stands in the place of packed weights."""
+def _optimize(
+    loaded: LoadedModel, fast: FastPaths, layer: Callable[..., nn.Module] = packed_linear
+) -> None:
+    """Fuse and pack what a model computes; `layer` makes what takes a linear layer's place."""
     types = loaded.device.types
     packing = Packing(weights=types.weights, products=types.products)
 
     def run() -> None:
         run_probe(loaded.module, LayerProbe())
 
-    if fast.fused_modules and fast.prepacked_linears and product is None:
+    if fast.fused_modules and fast.prepacked_linears and layer is not Int8Linear:
         fuse_modules(loaded.module, run, packing)
     optimize_linears(
         loaded.module,
         run,
         prepack=fast.prepacked_linears,
         merge=fast.merged_linears,
-        product=product or partial(packed_linear, packing=packing),
+        product=layer if layer is Int8Linear else partial(layer, packing=packing),
     )
     if fast.direct_layers:
         direct_layers(loaded.module, lambda context: run_probe(loaded.module, context))
@@ -238,18 +264,19 @@ def _quantize(loaded: LoadedModel, form: PagedForm, truth: Truth, fast: FastPath
 
 
 def _scheduling(settings: EngineSettings, *, is_cpu: bool) -> Scheduling:
+    grows = is_cpu and settings.max_num_batched_tokens is None and not settings.reproducible
     return Scheduling(
         policy=settings.scheduling_policy,
         batching=settings.batching,
         enable_prefix_caching=settings.enable_prefix_caching,
         request_timeout_seconds=settings.request_timeout_seconds,
-        step_seconds=STEP_SECONDS if is_cpu and settings.max_num_batched_tokens is None else None,
+        step_seconds=STEP_SECONDS if grows else None,
         speculation=_speculation(settings),
     )
 
 
 def _speculation(settings: EngineSettings) -> Speculation | None:
-    if not settings.num_speculative_tokens:
+    if settings.reproducible or not settings.num_speculative_tokens:
         return None
     try:
         return Speculation(

@@ -34,12 +34,6 @@ class NumberTypes:
     reason: str
 
     @property
-    def label(self) -> str:
-        """Weights and products in one word, for example `bfloat16` or `bfloat16-float32`."""
-        kinds = dict.fromkeys(map(name, (self.weights, self.products)))
-        return "-".join(kinds)
-
-    @property
     def described(self) -> str:
         """For example `bfloat16 weights, float32 products (…)`."""
         if self.weights == self.products == self.activations:

@@ -5,6 +5,7 @@ The order is vLLM's: what `processors` do, then temperature, min_p, top_k, top_p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -102,7 +103,7 @@ def _keep_top(probabilities: Tensor, params: Sequence[SamplingParams]) -> Tensor
     limits = _Limits(
         top_k=top_k[:, None],
         top_p=_column([p.top_p for p in params], probabilities.double()),
-        total=probabilities.double().sum(dim=-1, keepdim=True),
+        total=_row_sums(probabilities.double()),
     )
     kept = torch.zeros_like(probabilities)
     todo = torch.arange(len(params), device=device)
@@ -174,33 +175,63 @@ def token_logprobs(logits: Tensor, tokens: Sequence[int], top: Sequence[int]) ->
     """
     shifted = logits.float() - logits.float().amax(dim=-1, keepdim=True)
     # Only what is asked for is made a log-probability.
-    total = shifted.exp().sum(dim=-1, keepdim=True).double().log()
+    sums: list[float] = _row_sums(_exponentials(shifted)).squeeze(-1).tolist()
     chosen = shifted.gather(-1, torch.tensor(list(tokens), device=logits.device)[:, None])
     # Sums of floats are a good deal faster than those of truth values, and exact up to 2**24.
     ranks = (shifted > chosen).float().sum(dim=-1).int() + 1
-    values, ids = shifted.topk(max(top), dim=-1)
     return [
         TokenLogprob(
             token_id=token,
-            logprob=own[0],
+            logprob=own - math.log(total),
             rank=rank,
-            top=tuple(zip(row_ids[:count], row[:count], strict=True)),
+            top=tuple((token_id, value - math.log(total)) for token_id, value in pairs),
         )
-        for token, own, rank, row_ids, row, count in zip(
+        for token, own, rank, pairs, total in zip(
             tokens,
-            _rounded(chosen.double() - total),
+            chosen.squeeze(-1).tolist(),
             ranks.tolist(),
-            ids.tolist(),
-            _rounded(values.double() - total),
-            top,
+            _greatest(shifted, top),
+            sums,
             strict=True,
         )
     ]
 
 
-def _rounded(logprobs: Tensor) -> list[list[float]]:
-    rows: list[list[float]] = logprobs.tolist()
-    return [[round(value, 6) for value in row] for row in rows]
+def _greatest(rows: Tensor, counts: Sequence[int]) -> list[list[tuple[int, float]]]:
+    """Of each row [R, V] the places and values of its so many greatest numbers.
+
+    Rows are asked for no more than their own count: which of two equal numbers comes first
+    depends on it.
+    """
+    found: list[list[tuple[int, float]]] = [[] for _ in counts]
+    for count in set(counts) - {0}:
+        index = [i for i, each in enumerate(counts) if each == count]
+        asked = rows if len(index) == len(rows) else rows[index]
+        values, places = asked.topk(count, dim=-1)
+        for i, row, row_places in zip(index, values.tolist(), places.tolist(), strict=True):
+            found[i] = list(zip(row_places, row, strict=True))
+    return found
+
+
+def _exponentials(rows: Tensor) -> Tensor:
+    """e to the power of each number of rows [R, V], a row at a time.
+
+    torch computes numbers that do not fill a vector by another function, and which numbers these
+    are depends on R where they are computed together.
+    """
+    powers = torch.empty_like(rows)
+    for row, target in zip(rows, powers, strict=True):
+        torch.exp(row, out=target)
+    return powers
+
+
+def _row_sums(rows: Tensor) -> Tensor:
+    """Sums [R, 1] of rows [R, V], each in the same order whatever R is.
+
+    torch divides the sum of a single row between threads, and sums of several not.
+    """
+    several = rows.expand(2, -1) if len(rows) == 1 else rows
+    return several.sum(dim=-1, keepdim=True)[: len(rows)]
 
 
 def _column(values: Sequence[float], like: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ class EngineSettings:
 
     `device` is "cpu", "cuda" or "cuda:N"; `dtype` "float32", "bfloat16" or "float16".
     `kv_cache_memory` is in bytes, `block_size` in tokens, the `max_*` in what they name.
+    `reproducible` makes the bits of a result depend on its request alone, which is slower.
     """
 
     device: str | None = None
@@ -36,6 +37,7 @@ class EngineSettings:
     num_speculative_tokens: int = 8
     prompt_lookup_min: int = 2
     prompt_lookup_max: int = 8
+    reproducible: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

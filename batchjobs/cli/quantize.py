@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 quantize_option = click.option(
     "--quantize",
     type=click.Choice(["int8"]),
-    help="Compute with 8-bit weights: faster, answers differ, and their fingerprint says so.",
+    help="Compute with 8-bit weights: less memory; answers differ, and their fingerprint says so.",
 )
 
 

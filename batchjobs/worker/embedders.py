@@ -65,7 +65,7 @@ def _loaded(model: Model, settings: Settings, ready: ReadyEmbedder) -> LoadedMod
     return LoadedModel(
         engine=ready.engine,
         tokenizer=ready.tokenizer,
-        fingerprint=fingerprint(model, dtype, settings),
+        fingerprint=fingerprint(model, settings, ready.parts),
         cost=ready.cost,
         device=device,
         profile=ready.profile,

@@ -120,12 +120,11 @@ class CheckpointEngines:
             raise ModelError(str(error)) from error
         sampling = model_sampling(self._settings, own, defaults.sampling)
         device, limits = ready.device, ready.engine.limits
-        dtype = device.types.label
         return LoadedModel(
             engine=ready.engine,
             tokenizer=ready.tokenizer,
             fingerprint=fingerprint(
-                model, dtype, self._settings, quantization=self._settings.quantization
+                model, self._settings, ready.parts, quantization=self._settings.quantization
             ),
             quantization=self._settings.quantization,
             sampling=sampling,
@@ -138,6 +137,7 @@ class CheckpointEngines:
                 *_quantization(self._settings.quantization, ready.quantization_error),
                 ("threads", f"{device.num_threads} ({device.threads_reason})"),
                 ("attention", ready.attention_backend),
+                *reproducible_decision(self._settings),
                 ("sampling", in_words(sampling)),
                 ("max_model_len", f"{limits.max_model_len:,} tokens"),
                 ("max_num_seqs", f"{limits.max_num_seqs:,}"),
@@ -183,7 +183,14 @@ def engine_settings(settings: Settings) -> EngineSettings:
         num_speculative_tokens=settings.num_speculative_tokens,
         prompt_lookup_min=settings.prompt_lookup_min,
         prompt_lookup_max=settings.prompt_lookup_max,
+        reproducible=settings.reproducible,
     )
+
+
+def reproducible_decision(settings: Settings) -> Iterator[tuple[str, str]]:
+    """What is told of the setting where it is on."""
+    if settings.reproducible:
+        yield "reproducible", "yes: the bytes of a result depend on its line alone (asked for)"
 
 
 def _quantization(name: str | None, error: float | None) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 
 from batchjobs import __version__
 from batchjobs.model_defaults import ModelDefaults
@@ -11,17 +13,22 @@ from batchjobs.settings import Settings
 
 
 def fingerprint(
-    model: Model, dtype: str, settings: Settings, *, quantization: str | None = None
+    model: Model,
+    settings: Settings,
+    engine: Mapping[str, str],
+    *,
+    quantization: str | None = None,
 ) -> str:
-    """Changes with whatever may change an answer: weights, number type, engine version, and what
-    lines are given that they leave out (the model's own being part of its revision). One of
-    quantized weights says so."""
-    words = f"{model.source}@{model.revision} {dtype} batchjobs {__version__}"
-    if settings.generation_config != "auto" or settings.override_generation_config:
-        override = sorted(settings.override_generation_config.items())
-        words += f" {settings.generation_config} {override}"
-    defaults = ModelDefaults.of(model)
-    if defaults != ModelDefaults():
-        words += f" {defaults}"
+    """Changes with whatever may change an answer: weights, each of the `engine`'s parts
+    (`executor.identity`), version, and what lines are given that they leave out (the model's own
+    being part of its revision). One of quantized weights says so."""
+    parts = {
+        "model": f"{model.source}@{model.revision}",
+        "batchjobs": __version__,
+        "sampling": [settings.generation_config, settings.override_generation_config],
+        "defaults": str(ModelDefaults.of(model)),
+        "engine": dict(engine),
+    }
+    words = json.dumps(parts, sort_keys=True)
     digest = hashlib.blake2b(words.encode(), digest_size=5).hexdigest()
     return f"fp_{digest}" if quantization is None else f"fp_{digest}_{quantization}"

@@ -19,6 +19,7 @@ from executor.attention.sdpa import sdpa_attention
 from executor.attention.units import Cutting, Plan, plan_units
 from executor.compiled.halves import STORED
 from executor.compiled.team import run_together
+from executor.errors import UnsupportedModelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,9 @@ class CpuAttention:
 
     cascade: bool = True
     """Whether prefixes that rows share are attended for all of them at once."""
+    alone: bool = False
+    """Whether each row attends by itself, so that its bits do not depend on the rows beside it;
+    sizes that the kernel is not made for are then refused with UnsupportedModelError."""
 
     def __call__(
         self, query: Tensor, layer: LayerCache, batch: PackedBatch, options: AttentionOptions
@@ -38,6 +42,11 @@ class CpuAttention:
         sizes = group, key_size, value_size, block_size
         stored = layer.keys.dtype
         if stored not in STORED or working_width(*sizes, stored, self._attend) is None:
+            if self.alone:
+                raise UnsupportedModelError(
+                    "reproducible results are not possible: there is no attention kernel for"
+                    f" {group} query heads of {key_size} numbers to a key head."
+                )
             return sdpa_attention(query, layer, batch, options)
         return self._attend(query, layer, batch, options)
 
@@ -63,13 +72,14 @@ class CpuAttention:
         value_size = layer.values.shape[3]
         strip = strip_size(group, key_size, value_size, block_size)
         cutting = Cutting(
-            most_rows=1 if strip is None else unit_rows(group),
+            most_rows=1 if strip is None or self.alone else unit_rows(group),
             group=group,
             strip=strip or group,
             kv_heads=kv_heads,
             threads=torch.get_num_threads(),
         )
-        cascade = self.cascade and options.window is None and strip is not None
+        together = strip is not None and not self.alone
+        cascade = self.cascade and options.window is None and together
 
         def make() -> Plan:
             return plan_units(

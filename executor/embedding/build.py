@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,8 @@ from executor.embedding.engine import EmbeddingEngine
 from executor.embedding.head import EmbeddingHead, load_head
 from executor.embedding.recipe import EmbeddingRecipe, read_json
 from executor.embedding.tokens import TextTokens
+from executor.errors import EngineError
+from executor.identity import engine_parts
 from executor.layer_profile import watch_layers
 from executor.loading import (
     Checkpoint,
@@ -62,6 +64,8 @@ class ReadyEmbedder:
     dimensions: int
     device: DevicePlan
     is_packed: bool
+    parts: Mapping[str, str]
+    """What it computes with, for fingerprints (`identity.engine_parts`)."""
     cost: ModelCost
     profile: Profile | None
 
@@ -96,6 +100,11 @@ def build_embedder(
     Raises:
         EngineError: the model or the settings cannot be used, with the reason.
     """
+    if settings.reproducible:
+        raise EngineError(
+            "reproducible results are not possible for embeddings: their attention depends on the"
+            " texts of a step. Leave BATCHJOBS_REPRODUCIBLE off for this model."
+        )
     inner = replace(checkpoint, subfolder=recipe.transformer_path)
     module, device = _load_module(inner, settings)
     config = module.config.get_text_config()
@@ -116,6 +125,9 @@ def build_embedder(
         dimensions=head.dimensions,
         device=device,
         is_packed=isinstance(encoder, PackedEncoder),
+        parts=engine_parts(
+            device, "packed" if isinstance(encoder, PackedEncoder) else "the model's own"
+        ),
         cost=cost,
         profile=_watched(engine, module, device) if profiled else None,
     )

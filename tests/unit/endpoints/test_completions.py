@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -200,7 +199,7 @@ def scored(prompt: bytes, answer: bytes = b"", *, alternatives: int = 1) -> Comp
 
 
 def test_the_logprobs_of_an_echo_begin_with_the_prompts() -> None:
-    half = math.log(0.5)
+    half = -0.6931
     body = GOOD | {"prompt": "ab", "echo": True, "logprobs": 1}
     [shown] = COMPLETIONS.respond(body, LINE, MODEL, [scored(b"ab", b"c")])["choices"]
     assert shown["text"] == "abc"
@@ -213,12 +212,12 @@ def test_the_logprobs_of_an_echo_begin_with_the_prompts() -> None:
 
 
 def test_nothing_need_be_generated_behind_an_echo() -> None:
-    half = math.log(0.5)
+    half, quarter = -0.6931, -1.3863
     body = GOOD | {"prompt": [[97, 98]], "echo": True, "logprobs": 2, "max_tokens": 0}
     assert prepare(**body)[0].sampling.max_tokens == 0
     [shown] = COMPLETIONS.respond(body, LINE, MODEL, [scored(b"ab", alternatives=5)])["choices"]
     assert (shown["text"], shown["logprobs"]["tokens"]) == ("ab", ["a", "b"])
-    assert shown["logprobs"]["top_logprobs"] == [None, {"b": half, "c": 2 * half}]
+    assert shown["logprobs"]["top_logprobs"] == [None, {"b": half, "c": quarter}]
 
 
 def test_a_prompt_may_fill_the_context_if_nothing_is_generated() -> None:
@@ -247,8 +246,8 @@ def test_text_offsets_of_an_echo_are_those_in_its_text(prompt: object) -> None:
 
 
 def test_prompt_logprobs_are_ranked_by_token_id() -> None:
-    half = math.log(0.5)
-    position = TokenLogprob(token_id=98, logprob=-9.0, rank=41, top=((97, half), (99, 2 * half)))
+    half, quarter = -0.6931, -1.3863
+    position = TokenLogprob(token_id=98, logprob=-9.0, rank=41, top=((97, half), (99, quarter)))
     answer = replace(completion(choice(b"c")), prompt_logprobs=(position,))
     body = GOOD | {"prompt": "ab", "prompt_logprobs": 1}
     [shown] = COMPLETIONS.respond(body, LINE, MODEL, [answer])["choices"]
@@ -315,17 +314,17 @@ def test_usage_sums_over_prompts() -> None:
 
 
 def test_logprobs_are_four_arrays() -> None:
-    half = math.log(0.5)
+    half, quarter = -0.6931, -1.3863
     assert logprobs_of(b"ab", 2) == {
         "tokens": ["a", "b"],
         "token_logprobs": [half, half],
-        "top_logprobs": [{"a": half, "b": 2 * half}, {"b": half, "c": 2 * half}],
+        "top_logprobs": [{"a": half, "b": quarter}, {"b": half, "c": quarter}],
         "text_offset": [0, 1],
     }
 
 
 def test_the_sampled_token_is_always_among_the_likeliest() -> None:
-    half = math.log(0.5)
+    half = -0.6931
     assert logprobs_of(b"a", 0)["top_logprobs"] == [{"a": half}]
     unlikely = TokenLogprob(token_id=122, logprob=-5.0, top=((97, half),))
     answer = completion(replace(choice(b"z"), logprobs=(unlikely,)))

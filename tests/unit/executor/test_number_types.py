@@ -49,7 +49,6 @@ def test_types_on_cuda_are_one() -> None:
 
 def test_types_are_described_in_one_line() -> None:
     types = cpu_types(F16, F32)
-    assert types.label == "float16-float32"
     assert types.described == (
         "float16 weights, float32 products (asked for, and are widened as they are read)"
     )

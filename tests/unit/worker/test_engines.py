@@ -7,7 +7,12 @@ import pytest
 from batchjobs.model_defaults import ModelDefaults
 from batchjobs.models import Model
 from batchjobs.settings import Settings
-from batchjobs.worker.engines import KeptEngines, LoadedModel
+from batchjobs.worker.engines import (
+    KeptEngines,
+    LoadedModel,
+    engine_settings,
+    reproducible_decision,
+)
 from batchjobs.worker.fingerprints import fingerprint
 from tests.support.engines import FakeEngines
 
@@ -50,17 +55,26 @@ def test_another_configuration_is_loaded_and_has_its_own_fingerprint(
     for wanted in (plain, configured, configured):
         kept.load(wanted)
     assert engines.loaded == ["a", "a"]
-    assert fingerprint(plain, "float32", Settings()) != fingerprint(
-        configured, "float32", Settings()
-    )
+    assert fingerprint(plain, Settings(), {}) != fingerprint(configured, Settings(), {})
 
 
 def test_quantized_weights_are_named_in_the_fingerprint_and_in_reports() -> None:
-    full = fingerprint(model("a"), "float32", Settings())
-    assert fingerprint(model("a"), "float32", Settings(), quantization="int8") == f"{full}_int8"
+    full = fingerprint(model("a"), Settings(), {})
+    assert fingerprint(model("a"), Settings(), {}, quantization="int8") == f"{full}_int8"
     loaded = FakeEngines().load(model("a"))
     assert loaded.called("a") == "a"
     quantized = LoadedModel(
         engine=loaded.engine, tokenizer=loaded.tokenizer, fingerprint="fp", quantization="int8"
     )
     assert quantized.called("a") == "a (int8)"
+
+
+def test_the_reproducible_mode_reaches_the_engine_and_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not engine_settings(Settings()).reproducible
+    assert list(reproducible_decision(Settings())) == []
+    monkeypatch.setenv("BATCHJOBS_REPRODUCIBLE", "1")
+    settings = Settings.load()
+    assert engine_settings(settings).reproducible
+    assert [name for name, _ in reproducible_decision(settings)] == ["reproducible"]

@@ -74,7 +74,7 @@ def test_answers_with_other_defaults_have_another_fingerprint() -> None:
         settings(override_generation_config={"top_k": 5}),
         settings(override_generation_config={"top_k": 6}),
     ]
-    assert len({fingerprint(MODEL, "float32", kind) for kind in kinds}) == len(kinds)
+    assert len({fingerprint(MODEL, kind, {}) for kind in kinds}) == len(kinds)
 
 
 @pytest.mark.parametrize(
