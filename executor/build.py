@@ -23,15 +23,8 @@ from executor.loading import Checkpoint, LoadedModel, load
 from executor.memory import keep_freed_memory
 from executor.merging import Product, optimize_linears
 from executor.model import LayerShape, PackedModel, PagedCache
-from executor.packing import (
-    LayerProbe,
-    OwnAnswers,
-    check_packing,
-    logit_error,
-    own_answers,
-    probe_layers,
-    run_probe,
-)
+from executor.packing import OwnAnswers, check_packing, logit_error, own_answers
+from executor.probing import LayerProbe, probe_layers, run_probe
 from executor.profile import Profile
 from executor.quantized import Int8Linear, check_can_quantize
 from executor.roofline import ModelCost

@@ -16,7 +16,7 @@ from executor.direct import direct_layers
 from executor.fusing import fuse_modules
 from executor.merging import optimize_linears
 from executor.model import PackedModel, PagedCache
-from executor.packing import LayerProbe, probe_layers, run_probe
+from executor.probing import LayerProbe, probe_layers, run_probe
 from executor.profile import Part, Profile
 from executor.request import Request, SamplingParams
 from executor.sequence import Group, Sequence

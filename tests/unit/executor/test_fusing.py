@@ -18,7 +18,7 @@ from executor.compiled import team
 from executor.fusing import GatedMlp, fuse_modules
 from executor.linear import GatedLinear
 from executor.norm import FusedRmsNorm
-from executor.packing import LayerProbe, run_probe
+from executor.probing import LayerProbe, run_probe
 from executor.rotary import can_rotate, rotate
 from tests.support.tiny_models import FAMILIES, tiny_config, tiny_model
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from executor import hook
 from executor.linear import LinearPart, PanelLinear, PrepackedLinear, SharedProduct, can_prepack
 from executor.merging import optimize_linears
-from executor.packing import LayerProbe, run_probe
+from executor.probing import LayerProbe, run_probe
 from tests.support.tiny_models import FAMILIES, tiny_config, tiny_model
 
 

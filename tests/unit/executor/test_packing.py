@@ -14,7 +14,8 @@ from executor.build import BACKENDS, build_engine
 from executor.errors import UnsupportedModelError
 from executor.loading import Checkpoint, check_family, max_positions
 from executor.model import PackedModel, PagedCache
-from executor.packing import check_packing, own_answers, probe_layers
+from executor.packing import check_packing, own_answers
+from executor.probing import probe_layers
 from executor.request import Request
 from executor.scheduler import Scheduler
 from executor.sequence import Group, Sequence
