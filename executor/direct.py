@@ -25,6 +25,7 @@ from executor.fusing import GatedMlp
 from executor.hook import AttentionContext, layer_index
 from executor.linear import LinearPart, PanelLinear
 from executor.norm import FusedRmsNorm
+from executor.passing import current_context, current_profile
 from executor.product import Panels
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.rotary import HeadRotation
@@ -168,29 +169,28 @@ class DirectLayer:
         *,
         attention_mask: Tensor | None = None,
         position_embeddings: tuple[Tensor, Tensor] | None = None,  # cosines and sines [1, T, Dk]
-        executor_ctx: AttentionContext | None = None,
-        executor_profile: StepProfile = NO_PROFILE,
         **more: Any,
     ) -> Any:
-        if executor_ctx is None or attention_mask is not None or position_embeddings is None:
-            given = {"attention_mask": attention_mask, "position_embeddings": position_embeddings}
-            more |= given | {"executor_ctx": executor_ctx, "executor_profile": executor_profile}
+        context: AttentionContext | None = current_context()
+        if context is None or attention_mask is not None or position_embeddings is None:
+            more |= {"attention_mask": attention_mask, "position_embeddings": position_embeddings}
             return self._own(hidden_states, **more)
+        profile = current_profile()
         buffers = self._space.buffers(hidden_states.shape[1], self._parts, self._heads)
         hidden = hidden_states.contiguous()
         self._prepare_before(hidden, position_embeddings, buffers)
-        self._before.run(executor_profile)
-        with executor_profile.measure(Part.ATTENTION):
-            mixed = executor_ctx.attend(
+        self._before.run(profile)
+        with profile.measure(Part.ATTENTION):
+            mixed = context.attend(
                 self._layer, buffers.query, buffers.key, buffers.value, self._heads.options
             ).contiguous()
-        if self.is_last and (kept := executor_ctx.kept) is not None:
+        if self.is_last and (kept := context.kept) is not None:
             whole = torch.zeros_like(hidden)
             if len(kept):
                 hidden, mixed = hidden[:, kept], mixed[kept]
-                whole[:, kept] = self._finish(hidden, mixed, buffers, executor_profile)
+                whole[:, kept] = self._finish(hidden, mixed, buffers, profile)
             return whole
-        return self._finish(hidden, mixed, buffers, executor_profile)
+        return self._finish(hidden, mixed, buffers, profile)
 
     def _finish(
         self, hidden: Tensor, mixed: Tensor, buffers: _Buffers, profile: StepProfile

@@ -1,8 +1,8 @@
 """The one place where transformers' attention layers meet ours.
 
-A model loaded with `attn_implementation=NAME` calls `_attention` in every attention layer, with
-whatever was given to its forward as `executor_ctx`. Keys and values arrive with RoPE applied and
-not repeated for grouped heads. No mask is made for a name without a mask function.
+A model loaded with `attn_implementation=NAME` calls `_attention` in every attention layer, which
+attends through the context of the pass (`passing.attending`). Keys and values arrive with RoPE
+applied and not repeated for grouped heads. No mask is made for a name without a mask function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from transformers import AttentionInterface
 
 from executor.attention.base import AttentionOptions
 from executor.errors import UnsupportedModelError
-from executor.profile import NO_PROFILE, Part, StepProfile
+from executor.passing import current_context, current_profile
+from executor.profile import Part
 
 NAME = "batchjobs_executor"
 
@@ -44,8 +45,6 @@ def _attention(
     value: Tensor,  # [1, Hkv, T, Dv]
     attention_mask: Tensor | None,
     *,
-    executor_ctx: AttentionContext,
-    executor_profile: StepProfile = NO_PROFILE,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -66,10 +65,9 @@ def _attention(
         softcap=softcap,
         sinks=s_aux,
     )
-    with executor_profile.measure(Part.ATTENTION):
-        output = executor_ctx.attend(
-            layer_index(module), rows(query), rows(key), rows(value), options
-        )
+    context: AttentionContext = current_context()
+    with current_profile().measure(Part.ATTENTION):
+        output = context.attend(layer_index(module), rows(query), rows(key), rows(value), options)
     return output[None], None
 
 
