@@ -1,4 +1,4 @@
-"""Find out how a loaded model attends: the shapes of its attention layers."""
+"""Find out how a loaded model attends: the shapes and the masks of its attention layers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from executor import hook, mask_probe
 from executor.attention.base import AttentionOptions
 from executor.attention.reference import attend
 from executor.errors import UnsupportedModelError
 from executor.hook import AttentionContext
+from executor.loading import max_positions
+from executor.mask_probe import MaskProbe
 from executor.model import LayerShape, run_packed
+
+_ROWS = 8
+"""Tokens of a probe."""
 
 
 class LayerProbe:
@@ -21,6 +27,7 @@ class LayerProbe:
 
     def __init__(self) -> None:
         self.shapes: dict[int, LayerShape] = {}
+        self.masks = MaskProbe()
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
@@ -36,29 +43,56 @@ class LayerProbe:
 
 @torch.inference_mode()
 def run_probe(module: nn.Module, context: AttentionContext) -> None:
-    """One pass over a few tokens."""
-    device = next(module.parameters()).device
-    row = torch.arange(4, device=device)[None]
-    run_packed(module, row, row, torch.tensor([3], device=device), context)
+    """One pass over a few tokens, at positions that spread over all that the model has."""
+    longest = max_positions(_config(module))
+    _run(module, torch.linspace(0, longest - 1, _ROWS).round().long(), context)
 
 
-def probe_layers(module: nn.Module, config: Any) -> dict[int, LayerShape]:
-    """Shapes of the attention layers by index.
+def probe_layers(module: Any, config: Any) -> dict[int, LayerShape]:
+    """Shapes of the attention layers by index. Each layer keeps the mask that it is seen to have.
 
     Raises:
-        UnsupportedModelError: some layer does not attend through our hook.
+        UnsupportedModelError: some layer does not attend through our hook, or not causally.
     """
     probe = LayerProbe()
     try:
-        run_probe(module, probe)
-    except UnsupportedModelError:
-        raise
+        _see_masks(module, probe)
+        run_probe(module, LayerProbe())
+    except UnsupportedModelError as error:
+        raise _refused(module, error) from error
     except Exception as error:
         # A model that was not written for the interface may trip over its absent mask anywhere.
-        raise UnsupportedModelError(f"{type(module).__name__} cannot be packed: {error}") from error
+        raise _refused(module, error) from error
     if len(probe.shapes) != config.num_hidden_layers:
         raise UnsupportedModelError(
             f"{type(module).__name__} cannot be packed: {len(probe.shapes)} of its "
             f"{config.num_hidden_layers} layers use the attention interface."
         )
     return probe.shapes
+
+
+@torch.inference_mode()
+def _see_masks(module: Any, probe: LayerProbe) -> None:
+    """One pass under the name for which masks are made; of one sequence, as masks are told from
+    each other by place."""
+    module.set_attn_implementation(mask_probe.NAME)
+    try:
+        _run(module, torch.arange(_ROWS), probe)
+    finally:
+        module.set_attn_implementation(hook.NAME)
+
+
+def _run(module: nn.Module, positions: Tensor, context: object) -> None:
+    device = next(module.parameters()).device
+    tokens = torch.arange(_ROWS, device=device)
+    last = torch.tensor([_ROWS - 1], device=device)
+    run_packed(module, tokens[None], positions.to(device)[None], last, context)
+
+
+def _config(module: Any) -> Any:
+    return module.config.get_text_config()
+
+
+def _refused(module: nn.Module, error: Exception) -> UnsupportedModelError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return UnsupportedModelError(f"{type(module).__name__} cannot be packed: {reason[:300]}")

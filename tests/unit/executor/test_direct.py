@@ -37,6 +37,7 @@ def fused(family: str, **overrides: Any) -> tuple[Any, Any]:
     hook.register()
     config = tiny_config(family, **{"intermediate_size": 64, **overrides})
     model = tiny_model(config, attention=hook.NAME)
+    probe_layers(model, config)
 
     def run() -> None:
         run_probe(model, LayerProbe())
