@@ -141,6 +141,12 @@ def seen_window(module: nn.Module) -> int | None:
     return mask.window
 
 
+def windows(module: nn.Module) -> set[int | None]:
+    """Those of all layers of a probed model."""
+    masks = (getattr(part, "seen_mask", None) for part in module.modules())
+    return {mask.window for mask in masks if isinstance(mask, SeenMask)}
+
+
 def refuse_unknown(module: nn.Module, given: dict[str, Any]) -> None:
     """Raise UnsupportedModelError for keyword arguments of attention that are not known here."""
     unknown = sorted(
