@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from executor import hook
 from executor.attention.base import AttentionBackend
 from executor.errors import UnsupportedModelError
 from executor.model import LayerShape, PackedModel, PagedCache
 from executor.request import Request
+from executor.scenarios import own_attention
 from executor.scheduler import Scheduler
 from executor.sequence import Group, Sequence
 from executor.settings import Limits
@@ -104,14 +104,11 @@ def _packed_logits(
 
 @torch.inference_mode()
 def _eager_logits(module: Any, prompts: list[list[int]]) -> Tensor:
-    module.set_attn_implementation("eager")
-    try:
+    with own_attention(module):
         rows = [
             module(input_ids=torch.tensor([prompt], device=module.device), use_cache=False)
             .logits[0, -1]
             .float()
             for prompt in prompts
         ]
-    finally:
-        module.set_attn_implementation(hook.NAME)
     return torch.stack(rows)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from executor import hook, mask_probe
 from executor.attention.base import AttentionOptions
 from executor.attention.reference import attend
-from executor.errors import UnsupportedModelError
+from executor.errors import UnsupportedModelError, cannot_be_packed
 from executor.hook import AttentionContext
 from executor.loading import max_positions
 from executor.mask_probe import MaskProbe
@@ -58,11 +58,9 @@ def probe_layers(module: Any, config: Any) -> dict[int, LayerShape]:
     try:
         _see_masks(module, probe)
         run_probe(module, LayerProbe())
-    except UnsupportedModelError as error:
-        raise _refused(module, error) from error
     except Exception as error:
         # A model that was not written for the interface may trip over its absent mask anywhere.
-        raise _refused(module, error) from error
+        raise cannot_be_packed(module, error) from error
     if len(probe.shapes) != config.num_hidden_layers:
         raise UnsupportedModelError(
             f"{type(module).__name__} cannot be packed: {len(probe.shapes)} of its "
@@ -91,8 +89,3 @@ def _run(module: nn.Module, positions: Tensor, context: object) -> None:
 
 def _config(module: Any) -> Any:
     return module.config.get_text_config()
-
-
-def _refused(module: nn.Module, error: Exception) -> UnsupportedModelError:
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return UnsupportedModelError(f"{type(module).__name__} cannot be packed: {reason[:300]}")

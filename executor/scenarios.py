@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from executor import hook
 from executor.attention.base import AttentionBackend
 from executor.attention.cascade import MIN_ROWS, MIN_TOKENS
-from executor.errors import UnsupportedModelError
+from executor.errors import UnsupportedModelError, cannot_be_packed, one_line
 from executor.loading import max_positions
 from executor.model import PagedCache, PagedContext, pack, run_packed
 from executor.request import Request
@@ -66,12 +66,19 @@ def scenarios(
 
     Args:
         module: a model that was probed, so that its windows are known (`probing.probe_layers`).
-        cache: an empty one of `LIMITS`; its content is lost.
+        cache: one of `LIMITS`; its content is lost.
+
+    Raises:
+        UnsupportedModelError: the model's code fails in a packed batch.
     """
     for tensor in cache.tensors:
         tensor.fill_(torch.nan)  # so that reading what nobody wrote shows
     run = _Run(module, cache, backend, vocab_size)
-    texts = [*_turned(run), *_windowed(run), *_shared(run), *_copied(run), *_preempted(run)]
+    try:
+        texts = [*_turned(run), *_windowed(run), *_shared(run), *_copied(run), *_preempted(run)]
+    except Exception as error:
+        # What a model does at positions or in steps that no probe had may fail in any way.
+        raise cannot_be_packed(module, error) from error
     return [text.scenario() for text in texts]
 
 
@@ -111,10 +118,9 @@ def own_attention(module: Any) -> Iterator[None]:
         raise
     except Exception as error:
         # A model that transformers itself cannot run may fail in any way.
-        reason = " ".join(str(error).split()) or type(error).__name__
         raise UnsupportedModelError(
             f"{type(module).__name__} does not run by itself in this version of transformers: "
-            f"{reason[:300]}"
+            f"{one_line(error)}"
         ) from error
     finally:
         module.set_attn_implementation(hook.NAME)

@@ -22,7 +22,7 @@ from executor.probing import probe_layers
 from executor.request import Request, SamplingParams
 from executor.scenarios import LIMITS, Scenario, own_logits, scenarios
 from executor.settings import EngineSettings
-from tests.support.tiny_models import FAMILIES, save_tiny, tiny_config, tiny_model
+from tests.support.tiny_models import FAMILIES, LATENT, save_tiny, tiny_config, tiny_model
 
 STRETCHED = {
     "rope_parameters": {
@@ -37,6 +37,8 @@ STRETCHED = {
         "mscale_all_dim": 1.0,
     }
 }
+SMALL = {"hidden_size": 32, "head_dim": 8}
+"""For families with a number of heads a key that no other has, whose kernel takes long to make."""
 MORE: dict[str, dict[str, Any]] = {
     "ministral3": STRETCHED,
     "phimoe": {"sliding_window": 50},
@@ -47,12 +49,18 @@ MORE: dict[str, dict[str, Any]] = {
     "mixtral": {"sliding_window": 7},
     "starcoder2": {"sliding_window": 7},
     "granitemoe": {"attention_multiplier": 0.2},
+    "deepseek_v2": SMALL | LATENT,
+    "deepseek_v3": SMALL | LATENT | {"q_lora_rank": None},
+    "minicpm3": SMALL | LATENT,
+    "codegen": SMALL | {"rotary_dim": 4},
+    "gptj": SMALL | {"rotary_dim": 4},
     "gemma4_text": {"vocab_size_per_layer_input": 128},
 }
+MORE |= dict.fromkeys(("gpt2", "gpt_bigcode", "gpt_neox", "opt", "persimmon"), SMALL)
 ALSO = (
-    "apertus", "arcee", "bitnet", "cohere", "ernie4_5", "gemma", "glm", "glm4", "glm4_moe", "gpt2",
-    "gpt_bigcode", "gpt_neox", "helium", "hunyuan_v1_dense", "lfm2", "ministral",
-    "nemotron", "olmo", "olmoe", "opt", "persimmon", "phi", "seed_oss", "stablelm",
+    "apertus", "arcee", "bitnet", "cohere", "ernie4_5", "gemma", "glm", "glm4", "glm4_moe",
+    "helium", "hunyuan_v1_dense", "lfm2", "ministral", "nemotron", "olmo", "olmoe", "phi",
+    "seed_oss", "stablelm",
 )  # fmt: skip
 SIZES = {"hidden_size": 128, "head_dim": 32, "intermediate_size": 64}
 """Heads of which the cascade has products."""
