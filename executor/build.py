@@ -28,7 +28,7 @@ from executor.loading import Checkpoint, LoadedModel, load
 from executor.memory import keep_freed_memory, let_go_of_file
 from executor.merging import optimize_linears
 from executor.model import LayerShape, PackedModel, PagedCache
-from executor.packing import LayerProbe, probe_layers, run_probe
+from executor.probing import LayerProbe, probe_layers, run_probe
 from executor.profile import Profile
 from executor.quantized import Int8Linear, check_can_quantize
 from executor.reproducible import (
@@ -115,11 +115,12 @@ def build_engine(
         backend = CpuAttention(cascade=fast.cascade, alone=settings.reproducible)
     if settings.reproducible:
         check_settings(settings, loaded.device, backend)
-    own = own_answers(loaded.module, loaded.config.vocab_size) if _rounds(loaded.device) else None
     if loaded.device.is_cpu:
         check_weights_fit(loaded.module, loaded.device.types, name=checkpoint.source)
-        Widening(loaded.module)
     layers = probe_layers(loaded.module, loaded.config)
+    own = own_answers(loaded.module, loaded.config.vocab_size) if _rounds(loaded.device) else None
+    if loaded.device.is_cpu:
+        Widening(loaded.module)
     early = _early_cache(loaded, layers, settings)
     form = PagedForm(layers=layers, backend=backend, cache=loaded.device.types.cache)
     error = _make_fast(loaded, form, own, settings, fast)

@@ -4,8 +4,10 @@
 
 With few rows a layer's kernels take less time than calling them from Python, module by module.
 Here a layer is two series of kernels with attention between them, over buffers that all layers
-share. A layer is known by what it holds, and then proven: it and its direct form are given what
-the model gives it, and only a layer that is answered the same goes the direct way.
+share. A layer is known by the source of its forward and of its attention's (`known_forwards`),
+and then proven: it and its direct form are given what the model gives it, at positions all over
+its context and in two magnitudes, and only a layer that is answered the same goes the direct
+way.
 """
 
 from __future__ import annotations
@@ -22,13 +24,19 @@ from executor.attention.reference import attend
 from executor.compiled.series import Call, Series, can_run_series
 from executor.fusing import GatedMlp
 from executor.hook import AttentionContext, layer_index
+from executor.known_forwards import ATTENTIONS, LAYERS, is_known
 from executor.linear import LinearPart, PackedWeight, PanelLinear
 from executor.norm import FusedRmsNorm
+from executor.passing import current_context, current_profile
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.rotary import HeadRotation
 
 _TOLERANCE = 1e-5
-"""Of the largest number of the answer, that a direct layer may be off."""
+"""Of the largest number that it adds to the states, that a direct layer may be off."""
+_ROUNDING = 1e-6
+"""Of the largest state, that a sum with it may be off: a few units in the last place."""
+_LARGE = 100.0
+"""Times the states that the model gives a layer, it is proven once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,29 +174,28 @@ class DirectLayer:
         *,
         attention_mask: Tensor | None = None,
         position_embeddings: tuple[Tensor, Tensor] | None = None,  # cosines and sines [1, T, Dk]
-        executor_ctx: AttentionContext | None = None,
-        executor_profile: StepProfile = NO_PROFILE,
         **more: Any,
     ) -> Any:
-        if executor_ctx is None or attention_mask is not None or position_embeddings is None:
-            given = {"attention_mask": attention_mask, "position_embeddings": position_embeddings}
-            more |= given | {"executor_ctx": executor_ctx, "executor_profile": executor_profile}
+        context: AttentionContext | None = current_context()
+        if context is None or attention_mask is not None or position_embeddings is None:
+            more |= {"attention_mask": attention_mask, "position_embeddings": position_embeddings}
             return self._own(hidden_states, **more)
+        profile = current_profile()
         buffers = self._space.buffers(hidden_states.shape[1], self._parts, self._heads)
         hidden = hidden_states.contiguous()
         self._prepare_before(hidden, position_embeddings, buffers)
-        self._before.run(executor_profile)
-        with executor_profile.measure(Part.ATTENTION):
-            mixed = executor_ctx.attend(
+        self._before.run(profile)
+        with profile.measure(Part.ATTENTION):
+            mixed = context.attend(
                 self._layer, buffers.query, buffers.key, buffers.value, self._heads.options
             ).contiguous()
-        if self.is_last and (kept := executor_ctx.kept) is not None:
+        if self.is_last and (kept := context.kept) is not None:
             whole = torch.zeros_like(hidden)
             if len(kept):
                 hidden, mixed = hidden[:, kept], mixed[kept]
-                whole[:, kept] = self._finish(hidden, mixed, buffers, executor_profile)
+                whole[:, kept] = self._finish(hidden, mixed, buffers, profile)
             return whole
-        return self._finish(hidden, mixed, buffers, executor_profile)
+        return self._finish(hidden, mixed, buffers, profile)
 
     def _finish(
         self, hidden: Tensor, mixed: Tensor, buffers: _Buffers, profile: StepProfile
@@ -243,9 +250,19 @@ class _Trial:
         heads = self._watcher.seen[self.index]
         if _fit(self._parts, heads) and _angles_fit(heads, **by_name):
             direct = DirectLayer(self._own, self._parts, heads, self._space)
-            if _same(answer, direct.forward(*given, **by_name)):
+            if self._agrees(direct, answer, *given, **by_name):
                 self.direct = direct
         return answer
+
+    def _agrees(
+        self, direct: DirectLayer, answer: Any, states: Tensor, *given: Any, **by_name: Any
+    ) -> bool:
+        large = _LARGE * states
+        return _same(states, answer, direct.forward(states, *given, **by_name)) and _same(
+            large,
+            self._own(large, *given, **by_name),
+            direct.forward(large, *given, **by_name),
+        )
 
 
 @torch.inference_mode()
@@ -276,11 +293,12 @@ def direct_layers(module: nn.Module, run: Callable[[AttentionContext], object]) 
     return sum(trial.direct is not None for trial in trials)
 
 
-def _same(expected: Any, answer: Tensor) -> bool:
+def _same(states: Tensor, expected: Any, answer: Tensor) -> bool:
+    """Whether both add the same to the states, up to the rounding of what is added to them."""
     if not isinstance(expected, Tensor) or expected.shape != answer.shape:
         return False
-    difference = (expected - answer).abs().max() / expected.abs().max().clamp_min(1e-20)
-    return bool(difference < _TOLERANCE)
+    added, rounding = (expected - states).abs().max(), _ROUNDING * states.abs().max()
+    return bool((expected - answer).abs().max() <= _TOLERANCE * added + rounding)
 
 
 def _fit(parts: _Parts, heads: _Heads) -> bool:
@@ -301,51 +319,56 @@ def _angles_fit(heads: _Heads, position_embeddings: Any = None, **_: Any) -> boo
     )
 
 
-_INERT = (nn.Dropout, nn.Identity)
-
-
 def _parts(layer: nn.Module) -> _Parts | None:
-    """What the layer is made of; None if it holds other things, or more of them."""
-    children = [child for child in layer.children() if not isinstance(child, _INERT)]
-    norms = [child for child in children if type(child) is FusedRmsNorm]
-    mlps = [child for child in children if type(child) is GatedMlp]
-    others = [child for child in children if type(child) not in (FusedRmsNorm, GatedMlp)]
-    if (len(norms), len(mlps), len(others)) != (2, 1, 1):
+    """What the layer is made of; None if its forward is not known, or not all of it is fused."""
+    attention = getattr(layer, "self_attn", None)
+    if attention is None or not is_known(layer, LAYERS) or not is_known(attention, ATTENTIONS):
         return None
-    projection, output = _projections(others[0])
-    down = mlps[0].down
-    if projection is None or output is None or not isinstance(down, PanelLinear):
+    before, between = (
+        getattr(layer, name) for name in ("input_layernorm", "post_attention_layernorm")
+    )
+    mlp: Any = layer.mlp
+    if not (type(before) is type(between) is FusedRmsNorm and type(mlp) is GatedMlp):
+        return None
+    projection, output = _projection(attention), _panels(attention.o_proj)
+    is_plain = getattr(attention, "use_rope", True) and _norms_are_fused(attention)
+    if not is_plain or projection is None or output is None or type(mlp.down) is not PanelLinear:
         return None
     return _Parts(
-        before=norms[0],
-        attention=others[0],
+        before=before,
+        attention=attention,
         projection=projection,
-        norms=_head_norms(others[0]),
+        norms=_head_norms(attention),
         output=output,
-        between=norms[1],
-        gated=mlps[0].gated.panels,
-        down=down.panels,
+        between=between,
+        gated=mlp.gated.panels,
+        down=mlp.down.panels,
     )
 
 
-def _projections(attention: nn.Module) -> tuple[PackedWeight | None, PackedWeight | None]:
-    """To queries, keys and values, merged by us or in the checkpoint, and back."""
-    children = dict(attention.named_children())
-    output = children.pop("o_proj", None)
-    parts = [child for child in children.values() if type(child) is LinearPart]
-    wholes: list[Any] = [child for child in children.values() if type(child) is PanelLinear]
-    if [part.index for part in parts] == [0, 1, 2] and not wholes:
-        wholes = list({part.shared.linear for part in parts})
-    return _panels(wholes[0] if len(wholes) == 1 else None), _panels(output)
+def _projection(attention: Any) -> PackedWeight | None:
+    """To queries, keys and values side by side, merged by us or in the checkpoint."""
+    if hasattr(attention, "qkv_proj"):
+        return _panels(attention.qkv_proj)
+    parts = attention.q_proj, attention.k_proj, attention.v_proj
+    if not all(type(part) is LinearPart for part in parts):
+        return None
+    in_order = [part.index for part in parts] == [0, 1, 2]
+    shared = {id(part.shared): part.shared for part in parts}
+    return _panels(parts[0].shared.linear) if in_order and len(shared) == 1 else None
 
 
 def _panels(linear: Any) -> PackedWeight | None:
     return linear.panels if type(linear) is PanelLinear else None
 
 
-def _head_norms(attention: nn.Module) -> tuple[FusedRmsNorm, FusedRmsNorm] | None:
+def _norms_are_fused(attention: nn.Module) -> bool:
     norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-    queries, keys = norms
+    return all(norm is None or type(norm) is FusedRmsNorm for norm in norms)
+
+
+def _head_norms(attention: nn.Module) -> tuple[FusedRmsNorm, FusedRmsNorm] | None:
+    queries, keys = (getattr(attention, name, None) for name in ("q_norm", "k_norm"))
     if type(queries) is FusedRmsNorm and type(keys) is FusedRmsNorm:
         return queries, keys
     return None

@@ -1,8 +1,9 @@
 """Replace what a model computes element by element with fused modules, whatever its family.
 
-A module is known by what it holds, and then proven: it and its replacement are given the same
-random rows, and only what answers the same is replaced. Rotary positions are a function that a
-family's attention looks up by name: a module gets the same code with another function under it.
+A module is known by the source of its forward (`known_forwards`), and then proven: it and its
+replacement are given the same random rows, in several magnitudes, and only what answers the same
+is replaced. Rotary positions are a function that a family's attention looks up by name: a module
+gets the same code with another function under it.
 """
 
 from __future__ import annotations
@@ -16,16 +17,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers.activations import SiLUActivation
 
 from executor.compiled import team
 from executor.compiled.emit import vector_width
+from executor.known_forwards import CENTRED_NORMS, GATED_MLPS, NORMS, ROTARIES, is_known
 from executor.linear import FLOAT32, GatedLinear, Packing, Weights, packed_linear
 from executor.memory import let_go_of_file
 from executor.norm import FusedRmsNorm, can_normalize
 from executor.rotary import can_rotate, rotate
+from executor.source_digest import function_digest
 
 _TOLERANCE = 1e-5
 """Of the largest answer, that a replacement may be off."""
+_FACTORS = (1.0, 100.0, 0.01)
+"""Magnitudes of the rows that a replacement is proven with."""
 
 _TOLERANCES = {torch.float32: _TOLERANCE, torch.bfloat16: 3e-2}
 """The same by the type of its products: a bfloat16 has 8 bits, so that a number is off by up to
@@ -87,32 +93,39 @@ def _sites(module: nn.Module) -> list[_Site]:
         _Site(parent, name, child)
         for parent in module.modules()
         for name, child in parent.named_children()
-        if _is_norm(child) or _is_gated_mlp(child)
+        if is_norm(child) or is_gated_mlp(child)
     ]
 
 
-def _is_norm(module: nn.Module) -> bool:
-    return type(module).__name__.endswith("RMSNorm") and _holds(module, {"weight"}, set())
+def is_norm(module: nn.Module) -> bool:
+    """Whether it is an RMSNorm of a known source with one weight."""
+    known = is_known(module, NORMS) or is_known(module, CENTRED_NORMS)
+    return known and _holds(module, {"weight"}, set())
 
 
-def _is_gated_mlp(module: nn.Module) -> bool:
+def is_gated_mlp(module: nn.Module) -> bool:
+    """Whether it is a gated MLP of a known source, gated by SiLU."""
     linears = {name for name, child in module.named_children() if type(child) is nn.Linear}
-    return linears in _GATED and _holds(module, set(), {*linears, *_ACTIVATIONS})
+    return (
+        linears in _GATED
+        and _holds(module, set(), {*linears, *_ACTIVATIONS})
+        and any(type(getattr(module, name, None)) in _SILU for name in _ACTIVATIONS)
+        and is_known(module, GATED_MLPS)
+    )
 
 
 _GATED = ({"gate_proj", "up_proj", "down_proj"}, {"gate_up_proj", "down_proj"})
 """Of gates and ups in two matrices, or in one of the checkpoint's (Phi-3, GLM)."""
 
 _ACTIVATIONS = "act_fn", "activation_fn"
+_SILU = nn.SiLU, SiLUActivation
 
 
 def _holds(module: nn.Module, parameters: set[str], children: set[str]) -> bool:
-    """Whether these are all its parts, and nobody listens in."""
-    return (
-        {name for name, _ in module.named_parameters(recurse=False)} == parameters
-        and {name for name, _ in module.named_children()} <= children
-        and not any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
-    )
+    """Whether these are all its parts."""
+    return {name for name, _ in module.named_parameters(recurse=False)} == parameters and {
+        name for name, _ in module.named_children()
+    } <= children
 
 
 class _StandIn(nn.Module):
@@ -142,7 +155,7 @@ def _only_called(sites: list[_Site], run: Callable[[], object]) -> bool:
 
 def _fused(module: Any, packing: Packing) -> nn.Module | None:
     """A module that was seen to answer as this one does."""
-    if _is_gated_mlp(module):
+    if is_gated_mlp(module):
         return _fused_mlp(module, packing)
     weight = module.weight
     epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", None))
@@ -150,8 +163,8 @@ def _fused(module: Any, packing: Packing) -> nn.Module | None:
         return None
     if not can_normalize():
         return None
-    candidates = (FusedRmsNorm(w, epsilon) for w in (weight, 1 + weight))
-    return next((made for made in candidates if _same(module, made, len(weight))), None)
+    made_norm = FusedRmsNorm(1 + weight if is_known(module, CENTRED_NORMS) else weight, epsilon)
+    return made_norm if _same(module, made_norm, len(weight)) else None
 
 
 def _fused_mlp(module: Any, packing: Packing) -> GatedMlp | None:
@@ -202,6 +215,10 @@ def _gate_and_up(module: Any) -> tuple[Any, Any]:
 
 def _same(module: nn.Module, other: nn.Module, size: int, tolerance: float = _TOLERANCE) -> bool:
     rows = torch.randn(3, 5, size, generator=torch.Generator().manual_seed(0))
+    return all(_same_for(module, other, factor * rows, tolerance) for factor in _FACTORS)
+
+
+def _same_for(module: nn.Module, other: nn.Module, rows: Tensor, tolerance: float) -> bool:
     expected, answer = module(rows), other(rows)
     if not isinstance(expected, Tensor) or expected.shape != answer.shape:
         return False
@@ -256,7 +273,9 @@ def _rotary_or(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rotates(original: Callable[..., Any]) -> bool:
-    """Whether it was seen to answer as ours does."""
+    """Whether its source is known, and it was seen to answer as ours does."""
+    if function_digest(original) not in ROTARIES:
+        return False
     numbers = torch.randn(4, 3, 5, 8, generator=torch.Generator().manual_seed(0))
     given = numbers[:1], numbers[1:2, :2], numbers[2:3, 0], numbers[3:, 0]
     if not can_rotate(*given):

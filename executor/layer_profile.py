@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
 from executor.linear import LinearPart
+from executor.passing import charge_passes
 from executor.profile import Part, Profile
-
-_KEYWORD = "executor_profile"
-"""How the profile reaches the attention layers (`hook`)."""
 
 
 def watch_layers(module: nn.Module, profile: Profile) -> None:
     """Charge linear and attention layers of `module` to `profile` from now on."""
-
-    def introduce(
-        module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return arguments, {**keywords, _KEYWORD: profile}
-
-    module.register_forward_pre_hook(introduce, with_kwargs=True)
+    charge_passes(module, profile)
     for layer in module.modules():
         if is_linear(layer):
             layer.register_forward_pre_hook(lambda *_: profile.enter(Part.LINEARS))

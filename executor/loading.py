@@ -20,7 +20,15 @@ from executor.stored import StoredTypes, stored_types
 from executor.text import HfTokenizer
 
 _ATTENDING = frozenset({"full_attention", "sliding_attention"})
+_NO_INTERFACE = "its attention does not go through transformers' attention interface"
+_RECURRENT = "the state of its recurrent layers would mix neighbouring requests"
 _REFUSED = {
+    "bloom": _NO_INTERFACE,
+    "falcon": _NO_INTERFACE,
+    "mpt": _NO_INTERFACE,
+    "xglm": _NO_INTERFACE,
+    "rwkv": _RECURRENT,
+    "xlstm": _RECURRENT,
     "llama4": "its attention temperature counts places in the packed row, not positions",
     "llama4_text": "its attention temperature counts places in the packed row, not positions",
 }

@@ -19,6 +19,7 @@ from executor.attention.base import (
 )
 from executor.head import Head
 from executor.memory import Taking, prefer_huge_pages, take_ahead
+from executor.passing import attending
 from executor.settings import Limits
 from executor.span import Span
 
@@ -183,13 +184,10 @@ def run_packed(
     module: nn.Module, tokens: Tensor, positions: Tensor, rows: Tensor, context: object
 ) -> Tensor:
     """One forward pass over a packed row [1, T]; logits [R, V] of the given rows only."""
-    output = module(
-        input_ids=tokens,
-        position_ids=positions,
-        use_cache=False,
-        logits_to_keep=rows,
-        executor_ctx=context,
-    )
+    with attending(context):
+        output = module(
+            input_ids=tokens, position_ids=positions, use_cache=False, logits_to_keep=rows
+        )
     logits: Tensor = output.logits[0]
     return logits
 

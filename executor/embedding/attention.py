@@ -18,7 +18,8 @@ from transformers import AttentionInterface
 from executor import hook
 from executor.embedding.batch import EqualLengths, TextBatch
 from executor.errors import UnsupportedModelError
-from executor.profile import NO_PROFILE, Part, StepProfile
+from executor.passing import current_context, current_profile
+from executor.profile import Part
 
 NAME = "batchjobs_embedding"
 
@@ -35,8 +36,6 @@ def _attention(
     value: Tensor,  # [1, Hkv, T, Dv]
     attention_mask: Tensor | None,
     *,
-    executor_ctx: TextBatch,
-    executor_profile: StepProfile = NO_PROFILE,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -49,14 +48,15 @@ def _attention(
         raise UnsupportedModelError(
             f"{type(module).__name__} wants a mask, bias or cap of its own in its attention."
         )
+    batch: TextBatch = current_context()
     causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
     window = sliding_window or hook.configured_window(module)
-    with executor_profile.measure(Part.ATTENTION):
+    with current_profile().measure(Part.ATTENTION):
         output = attend(
             hook.rows(query),
             hook.rows(key),
             hook.rows(value),
-            executor_ctx,
+            batch,
             scale=scaling,
             causal=bool(causal),
             window=window,

@@ -22,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 from executor.embedding import attention
 from executor.embedding.batch import TextBatch
 from executor.errors import UnsupportedModelError
+from executor.passing import attending
 
 _TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.15, torch.float16: 0.05}
 """Largest difference allowed, as a share of the spread of the vectors' numbers."""
@@ -48,12 +49,12 @@ class PackedEncoder:
 
     @torch.inference_mode()
     def hidden(self, batch: TextBatch) -> Tensor:
-        output = self._module(
-            input_ids=batch.row(self._device),
-            position_ids=batch.positions(self._device, self.position_offset),
-            use_cache=False,
-            executor_ctx=batch,
-        )
+        with attending(batch):
+            output = self._module(
+                input_ids=batch.row(self._device),
+                position_ids=batch.positions(self._device, self.position_offset),
+                use_cache=False,
+            )
         hidden: Tensor = output.last_hidden_state[0]
         return hidden
 

@@ -26,6 +26,24 @@ _COMMON = {
     "eos_token_id": 2,
 }
 _EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+LATENT = {
+    "num_key_value_heads": 4,
+    "head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 24,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 16,
+    "first_k_dense_replace": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "topk_method": "greedy",
+}
+"""Multi-head latent attention, whose keys are wider than its values, and experts behind it."""
 _SLIDING_PATTERN = ["sliding_attention", "full_attention", "sliding_attention"]
 
 FAMILIES: dict[str, dict[str, Any]] = {

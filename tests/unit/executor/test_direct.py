@@ -16,7 +16,8 @@ from executor.direct import direct_layers
 from executor.fusing import fuse_modules
 from executor.merging import optimize_linears
 from executor.model import PackedModel, PagedCache
-from executor.packing import LayerProbe, probe_layers, run_probe
+from executor.passing import charge_passes
+from executor.probing import LayerProbe, probe_layers, run_probe
 from executor.profile import Part, Profile
 from executor.request import Request, SamplingParams
 from executor.sequence import Group, Sequence
@@ -36,6 +37,7 @@ def fused(family: str, **overrides: Any) -> tuple[Any, Any]:
     hook.register()
     config = tiny_config(family, **{"intermediate_size": 64, **overrides})
     model = tiny_model(config, attention=hook.NAME)
+    probe_layers(model, config)
 
     def run() -> None:
         run_probe(model, LayerProbe())
@@ -163,9 +165,7 @@ def test_profile_is_told_of_the_parts_of_direct_layers() -> None:
     model, config = fused("llama")
     make_direct(model)
     profile = Profile()
-    model.register_forward_pre_hook(
-        lambda _, given, named: (given, {**named, "executor_profile": profile}), with_kwargs=True
-    )
+    charge_passes(model, profile)
     logits(model, config)
     spent = {part.name: part.seconds for part in profile.report().parts}
     assert all(spent[part] > 0 for part in (Part.LINEARS, Part.ATTENTION, Part.MODEL))

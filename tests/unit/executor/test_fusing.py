@@ -18,7 +18,7 @@ from executor.compiled import team
 from executor.fusing import GatedMlp, fuse_modules
 from executor.linear import GatedLinear
 from executor.norm import FusedRmsNorm
-from executor.packing import LayerProbe, run_probe
+from executor.probing import LayerProbe, probe_layers, run_probe
 from executor.rotary import can_rotate, rotate
 from tests.support.tiny_models import FAMILIES, tiny_config, tiny_model
 
@@ -43,6 +43,7 @@ def fused(family: str) -> tuple[Any, Tensor]:
     model = tiny_model(tiny_config(family, intermediate_size=64), attention="eager")
     before = logits(model, "eager")
     model.set_attn_implementation(hook.NAME)
+    probe_layers(model, model.config)
     fuse_modules(model, lambda: run_probe(model, LayerProbe()))
     return model, before
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from executor import hook
 from executor.linear import LinearPart, PanelLinear, PrepackedLinear, SharedProduct, can_prepack
 from executor.merging import optimize_linears
-from executor.packing import LayerProbe, run_probe
+from executor.probing import LayerProbe, probe_layers, run_probe
 from tests.support.tiny_models import FAMILIES, tiny_config, tiny_model
 
 
@@ -25,6 +25,7 @@ def optimized(family: str, **how: bool) -> tuple[Any, Tensor, Tensor]:
     with torch.inference_mode():
         before = model(input_ids=tokens, use_cache=False).logits
         model.set_attn_implementation(hook.NAME)
+        probe_layers(model, model.config)
         optimize_linears(model, lambda: run_probe(model, LayerProbe()), **how)
         model.set_attn_implementation("eager")
         return model, before, model(input_ids=tokens, use_cache=False).logits
@@ -55,6 +56,7 @@ def test_tied_embeddings_stay_with_a_packed_head() -> None:
     hook.register()
     model = tiny_model(tiny_config("llama", tie_word_embeddings=True), attention=hook.NAME)
     embedding = model.get_input_embeddings().weight.clone()
+    probe_layers(model, model.config)
     optimize_linears(model, lambda: run_probe(model, LayerProbe()))
     assert type(model.lm_head) in {PanelLinear, PrepackedLinear}
     assert torch.equal(model.get_input_embeddings().weight, embedding)
@@ -64,6 +66,7 @@ def test_original_weights_are_let_go() -> None:
     hook.register()
     model = tiny_model(tiny_config("llama"), attention=hook.NAME)
     weights = [weakref.ref(module) for module in model.modules() if type(module) is nn.Linear]
+    probe_layers(model, model.config)
     optimize_linears(model, lambda: run_probe(model, LayerProbe()))
     gc.collect()
     assert [ref for ref in weights if ref() is not None] == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoConfig
 
 from executor import hook
 from executor.attention.base import AttentionBackend
@@ -14,12 +15,12 @@ from executor.build import BACKENDS, build_engine
 from executor.errors import UnsupportedModelError
 from executor.loading import Checkpoint, check_family, max_positions
 from executor.model import PackedModel, PagedCache
-from executor.packing import probe_layers
+from executor.probing import probe_layers
 from executor.request import Request
 from executor.scheduler import Scheduler
 from executor.sequence import Group, Sequence
 from executor.settings import EngineSettings, Limits
-from tests.support.tiny_models import FAMILIES, save_tiny, tiny_config, tiny_model
+from tests.support.tiny_models import FAMILIES, LATENT, save_tiny, tiny_config, tiny_model
 
 PROMPTS = [
     torch.randint(3, 128, (length,), generator=torch.Generator().manual_seed(length)).tolist()
@@ -95,8 +96,10 @@ def test_family_packed_equals_one_by_one(
     ("family", "reason"),
     [
         ("mamba", "layers of kind linear_attention"),
-        ("bloom", "0 of its 3 layers use the attention interface"),
-        ("mpt", "cannot be packed"),
+        ("rwkv", "^rwkv models cannot be packed: the state of its recurrent layers would mix"),
+        ("xlstm", "^xlstm models cannot be packed: the state of its recurrent layers would mix"),
+        ("bloom", "^bloom models cannot be packed: its attention does not go through"),
+        ("mpt", "^mpt models cannot be packed: its attention does not go through"),
     ],
 )
 def test_family_without_the_attention_interface_is_refused(
@@ -104,6 +107,33 @@ def test_family_without_the_attention_interface_is_refused(
 ) -> None:
     save_tiny(tmp_path, tiny_config(family))
     with pytest.raises(UnsupportedModelError, match=reason):
+        build_engine(Checkpoint(source=str(tmp_path)), EngineSettings())
+
+
+@pytest.mark.parametrize("alibi", [True, False])
+def test_falcon_is_refused_in_a_sentence(alibi: bool) -> None:
+    with pytest.raises(UnsupportedModelError, match=r"^falcon models cannot be packed: its attent"):
+        check_family(AutoConfig.for_model("falcon", alibi=alibi))
+
+
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [
+        # Chosen from the whole context by an index, which packed attention does not do.
+        ("deepseek_v32", "DeepseekV32Attention gives its attention indices, which"),
+        ("doge", "DogeAttention attends without a mask of transformers' mask functions"),
+        ("diffllama", "attention layer 0 runs twice in one pass"),
+    ],
+)
+def test_family_that_attends_otherwise_is_refused_in_a_sentence(family: str, reason: str) -> None:
+    model = tiny_model(tiny_config(family, **LATENT), attention=hook.NAME)
+    with pytest.raises(UnsupportedModelError, match=rf"^\w+ cannot be packed: {reason}"):
+        probe_layers(model, model.config)
+
+
+def test_family_whose_own_code_fails_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    save_tiny(tmp_path, tiny_config("gptj", rotary_dim=64))
+    with pytest.raises(UnsupportedModelError, match=r"^GPTJForCausalLM cannot be packed: The size"):
         build_engine(Checkpoint(source=str(tmp_path)), EngineSettings())
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from executor.layer_profile import is_linear, watch_layers
 from executor.linear import LinearPart, SharedProduct
+from executor.passing import current_profile
 from executor.profile import NO_PROFILE, Part, Profile
 
 
@@ -99,9 +100,17 @@ class Attending(nn.Module):
         self.layers = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
         self.given: object = None
 
-    def forward(self, values: torch.Tensor, **keywords: object) -> torch.Tensor:
-        self.given = keywords.get("executor_profile")
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        self.given = current_profile()
         return self.layers(values)
+
+
+def test_profile_of_a_pass_that_fails_is_nobody_elses() -> None:
+    model = Attending()
+    watch_layers(model, Profile())
+    with pytest.raises(RuntimeError, match="shapes"):
+        model(torch.zeros(1, 3))
+    assert current_profile() is NO_PROFILE
 
 
 def test_watched_layers_are_charged_and_get_the_profile() -> None:
@@ -110,6 +119,7 @@ def test_watched_layers_are_charged_and_get_the_profile() -> None:
     watch_layers(model, profile)
     model(torch.zeros(1, 2))
     assert model.given is profile
+    assert current_profile() is NO_PROFILE
     assert seconds(profile)[Part.LINEARS] == 2
 
 

@@ -9,7 +9,7 @@ import torch
 
 from executor.cost import model_cost
 from executor.loading import Checkpoint, load
-from executor.packing import probe_layers
+from executor.probing import probe_layers
 from executor.roofline import MachinePeak, ModelCost, StepWork, WorkTally, step_work
 from executor.settings import EngineSettings
 from tests.support.tiny_models import save_tiny, tiny_config, tiny_model

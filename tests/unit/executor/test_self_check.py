@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from executor import hook
-from executor import model as packed_model
+from executor import hook, scenarios
 from executor.attention.base import AttentionOptions, LayerCache, PackedBatch, Slots
 from executor.attention.cpu import CpuAttention
 from executor.errors import UnsupportedModelError
 from executor.fusing import fuse_modules
 from executor.linear import Packing, packed_linear
 from executor.merging import optimize_linears
-from executor.packing import LayerProbe, probe_layers, run_probe
+from executor.model import pack, run_packed
+from executor.probing import LayerProbe, probe_layers, run_probe
 from executor.self_check import (
     FLOOR,
     OwnAnswers,
@@ -49,6 +49,7 @@ def stored(family: str, dtype: torch.dtype) -> tuple[Any, OwnAnswers]:
     """A model that computes in float32 over weights of this type, and its own answers in it."""
     config = tiny_config(family, hidden_size=64, intermediate_size=96, head_dim=16)
     model = tiny_model(config, attention=hook.NAME).to(dtype)
+    probe_layers(model, model.config)
     own = own_answers(model, 128)
     Widening(model)
     return model, own
@@ -143,14 +144,11 @@ def test_broken_attention_is_refused(broken: str, dtype: torch.dtype) -> None:
 
 
 def pack_with(change: Callable[[Tensor], Tensor]) -> Callable[..., PackedBatch]:
-    def pack(*given: Any) -> PackedBatch:
-        batch = packed_model_pack(*given)
+    def changed(*given: Any) -> PackedBatch:
+        batch = pack(*given)
         return replace(batch, slots=Slots(change(batch.slots.places.clone())))
 
-    return pack
-
-
-packed_model_pack = packed_model.pack
+    return changed
 
 
 def one_slot_further(places: Tensor) -> Tensor:
@@ -162,7 +160,7 @@ def one_slot_further(places: Tensor) -> Tensor:
 def test_wrong_cache_slot_is_refused(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = stored("llama", dtype)
     truth = find_truth(model, 128)
-    monkeypatch.setattr(packed_model, "pack", pack_with(one_slot_further))
+    monkeypatch.setattr(scenarios, "pack", pack_with(one_slot_further))
     with pytest.raises(UnsupportedModelError, match="cannot be packed"):
         check_packing(model, form(model), truth)
 
@@ -171,12 +169,11 @@ def test_wrong_cache_slot_is_refused(dtype: torch.dtype, monkeypatch: pytest.Mon
 def test_wrong_position_is_refused(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = stored("llama", dtype)
     truth = find_truth(model, 128)
-    run = packed_model.run_packed
 
     def shifted(module: Any, tokens: Tensor, positions: Tensor, *rest: Any) -> Tensor:
-        return run(module, tokens, positions + (positions == 40), *rest)
+        return run_packed(module, tokens, positions + (positions == 21), *rest)
 
-    monkeypatch.setattr(packed_model, "run_packed", shifted)
+    monkeypatch.setattr(scenarios, "run_packed", shifted)
     with pytest.raises(UnsupportedModelError, match="cannot be packed"):
         check_packing(model, form(model), truth)
 
@@ -209,18 +206,21 @@ def test_refusal_says_how_far_it_is_off_and_from_which_layer_on() -> None:
 
 def test_distance_is_that_of_the_worst_row() -> None:
     logits = torch.randn(3, 1000, generator=torch.Generator().manual_seed(0))
-    truth = Truth(prompts=[], logits=logits, noise=0.0)
+    truth = Truth(asked=[], logits=[logits[:1], logits[1:]], noise=0.0)
     off = logits.clone()
     off[1] += 0.5 * logits[1].std()
-    assert truth.distance(off) == pytest.approx(0.5, rel=1e-3)
-    assert truth.distance(logits) == 0
+    assert truth.distance([off[:1], off[1:]]) == pytest.approx(0.5, rel=1e-3)
+    assert truth.distance(truth.logits) == 0
+    off[2, 7] = torch.nan
+    assert truth.distance([off[:1], off[1:]]) == torch.inf
 
 
 def test_error_of_the_model_itself_is_one_sentence() -> None:
     model = tiny_model(tiny_config("llama"), attention=hook.NAME)
+    probe_layers(model, model.config)
     model.model.layers[1].mlp.forward = lambda hidden: hidden.view(-1, 7, 5)
     with pytest.raises(UnsupportedModelError) as refused:
         own_answers(model, 128)
     text = str(refused.value)
-    assert text.startswith("LlamaForCausalLM cannot be run: its own forward pass fails with Run")
+    assert text.startswith("LlamaForCausalLM does not run by itself in this version of transf")
     assert "\n" not in text

@@ -12,7 +12,7 @@ from executor.build import BACKENDS
 from executor.engine import Engine
 from executor.fake import ByteTokenizer
 from executor.model import PackedModel, PagedCache
-from executor.packing import probe_layers
+from executor.probing import probe_layers
 from executor.request import Choice, Request, SamplingParams
 from executor.settings import Limits, Scheduling, Speculation
 from executor.speculation import Lookup
