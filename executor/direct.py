@@ -25,9 +25,10 @@ from executor.compiled.series import Call, Series, can_run_series
 from executor.fusing import GatedMlp
 from executor.hook import AttentionContext, layer_index
 from executor.known_forwards import ATTENTIONS, LAYERS, is_known
-from executor.linear import LinearPart, PackedWeight, PanelLinear
+from executor.linear import LinearPart, PanelLinear
 from executor.norm import FusedRmsNorm
 from executor.passing import current_context, current_profile
+from executor.product import PackedWeight
 from executor.profile import NO_PROFILE, Part, StepProfile
 from executor.rotary import HeadRotation
 

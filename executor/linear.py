@@ -8,36 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from executor.compiled.series import Call
-from executor.product import Panels, fits, interleaved
+from executor.product import PackedWeight, Panels, fits, interleaved
 from executor.tile_product import TilePanels, fits_tiles
 from executor.widening import Widening
 
 EXPECTED_ROWS = 64
 """For how many rows oneDNN chooses the order; any number is computed."""
-
-
-class PackedWeight(Protocol):
-    """A weight [N, K] in a kernel's own order, to multiply rows of float32 by."""
-
-    @property
-    def answers(self) -> int:
-        """N, or N / 2 of a gated one: numbers of a row's product."""
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        """Kernels that multiply what was prepared, one after the other."""
-
-    def multiply(self, left: Tensor, product: Tensor | None = None) -> Tensor:
-        """Rows [..., K] to [..., answers]; into `product`, if given, which is contiguous."""
-
-    def prepare(self, left: int, product: int, rows: int) -> None:
-        """What `calls` multiply next: addresses of contiguous [rows, K] and [rows, answers]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

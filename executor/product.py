@@ -10,6 +10,7 @@ those of GotoBLAS, Goto and van de Geijn 2008).
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
 
@@ -56,7 +57,36 @@ class _Arguments(ctypes.Structure):
     )
 
 
-class Panels:
+class PackedWeight(ABC):
+    """A weight [N, K] in a kernel's own order, to multiply rows of float32 by."""
+
+    answers: int
+    """N, or N / 2 of a gated one: numbers of a row's product."""
+
+    inner: int
+    """K."""
+
+    calls: tuple[Call, ...]
+    """Kernels that multiply what was prepared, one after the other."""
+
+    @abstractmethod
+    def prepare(self, left: int, product: int, rows: int) -> None:
+        """What `calls` multiply next: addresses of contiguous [rows, K] and [rows, answers]."""
+
+    def multiply(self, left: Tensor, product: Tensor | None = None) -> Tensor:
+        """Rows of float32 [..., K] to [..., answers]; into `product`, if given, contiguous."""
+        left = left.contiguous()
+        if product is None:
+            product = left.new_empty(*left.shape[:-1], self.answers)
+        rows = left.numel() // self.inner
+        if rows:
+            self.prepare(left.data_ptr(), product.data_ptr(), rows)
+            for call in self.calls:
+                call.run()
+        return product
+
+
+class Panels(PackedWeight):
     """A weight [N, K] to multiply rows by: x [..., K] to x @ weight.T + bias [..., N], in float32.
 
     The weight stays in its type, float32, bfloat16 or float16; the answer is that of its float32
@@ -65,7 +95,7 @@ class Panels:
     """
 
     def __init__(self, *weights: Tensor, bias: Tensor | None = None, stays: bool = True) -> None:
-        self.answers, inner = weights[0].shape
+        self.answers, self.inner = weights[0].shape
         columns = len(weights) * self.answers
         panels = _panels(weights, stays=stays)
         start = torch.zeros(columns) if bias is None else bias.float().contiguous()
@@ -74,7 +104,7 @@ class Panels:
         self._given = _Arguments(
             panels=panels.data_ptr(),
             start=start.data_ptr(),
-            inner=inner,
+            inner=self.inner,
             columns=columns,
             counter=ctypes.addressof(self._counter),
         )
@@ -82,20 +112,7 @@ class Panels:
         kernel = product_kernel(vector_width(), gated=len(weights) > 1, stored=stored)
         self.calls = (Call(kernel, ctypes.addressof(self._given)),)
 
-    def multiply(self, left: Tensor, product: Tensor | None = None) -> Tensor:
-        """Rows of float32 [..., K] to [..., answers]; into `product`, if given, contiguous."""
-        left = left.contiguous()
-        if product is None:
-            product = left.new_empty(*left.shape[:-1], self.answers)
-        rows = left.numel() // self._given.inner
-        if rows:
-            self.prepare(left.data_ptr(), product.data_ptr(), rows)
-            for call in self.calls:
-                call.run()
-        return product
-
     def prepare(self, left: int, product: int, rows: int) -> None:
-        """What `calls` multiply next: addresses of contiguous [rows, K] and [rows, answers]."""
         given = self._given
         given.left, given.product, given.rows = left, product, rows
         given.chunk = -(-rows // max(1, -(-rows * given.inner // _CHUNK_NUMBERS)))

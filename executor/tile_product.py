@@ -37,6 +37,7 @@ from executor.compiled.tiles import (
     tile_configuration,
 )
 from executor.memory import in_huge_pages
+from executor.product import PackedWeight
 
 _CHUNK_BYTES = 1 << 20
 """Of rounded rows that are multiplied by all panels before the next ones: they stay in a core's
@@ -86,7 +87,7 @@ _rounded = _Rounded()
 _configuration = ctypes.create_string_buffer(tile_configuration(), len(tile_configuration()))
 
 
-class TilePanels:
+class TilePanels(PackedWeight):
     """A weight [N, K] of bfloat16 to multiply rows by: x [..., K] to x @ weight.T + bias [..., N].
 
     Of two weights, gates and ups [N / 2, K] with biases of them in turn, a vector each
@@ -94,7 +95,7 @@ class TilePanels:
     """
 
     def __init__(self, *weights: Tensor, bias: Tensor | None = None, stays: bool = True) -> None:
-        self.answers, inner = weights[0].shape
+        self.answers, self.inner = weights[0].shape
         columns = len(weights) * self.answers
         panels = _panels(weights, stays=stays)
         start = None if bias is None else bias.float().contiguous()
@@ -104,7 +105,7 @@ class TilePanels:
         self._given = _Arguments(
             panels=panels.data_ptr(),
             start=0 if start is None else start.data_ptr(),
-            inner=inner,
+            inner=self.inner,
             columns=columns,
             configuration=ctypes.addressof(_configuration),
             rounding=first,
@@ -114,20 +115,7 @@ class TilePanels:
         kernel = _product_kernel(gated=len(weights) > 1)
         self.calls = Call(_rounding_kernel(), given), Call(kernel, given)
 
-    def multiply(self, left: Tensor, product: Tensor | None = None) -> Tensor:
-        """Rows of float32 [..., K] to [..., answers]; into `product`, if given, contiguous."""
-        left = left.contiguous()
-        if product is None:
-            product = left.new_empty(*left.shape[:-1], self.answers)
-        rows = left.numel() // self._given.inner
-        if rows:
-            self.prepare(left.data_ptr(), product.data_ptr(), rows)
-            for call in self.calls:
-                call.run()
-        return product
-
     def prepare(self, left: int, product: int, rows: int) -> None:
-        """What `calls` multiply next: addresses of contiguous [rows, K] and [rows, answers]."""
         given = self._given
         given.left, given.product, given.rows = left, product, rows
         given.rounded = _rounded.address(rows, given.inner)
