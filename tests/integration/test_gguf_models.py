@@ -21,8 +21,6 @@ from tests.support.greedy import Answer, Reference, check_greedy
 from tests.support.processes import environment_of, python
 from tests.support.tiny_models import tiny_config, tiny_model
 
-# As in test_checkpoints: what 16-bit weights are computed in is not this suite's subject.
-COMPUTED_IN = "float32"
 CONFIG = tiny_config(
     "llama",
     vocab_size=len(vocabulary()),
@@ -71,7 +69,6 @@ def reference(kind: str, folder: Path) -> Reference:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BATCHJOBS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("BATCHJOBS_POLL_SECONDS", "0.05")
-    monkeypatch.setenv("BATCHJOBS_DTYPE", COMPUTED_IN)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "home"
 
@@ -173,7 +170,7 @@ def test_a_conversion_that_is_killed_leaves_no_model_and_is_done_again(
     home: Path, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "tiny.gguf")
-    environment = environment_of(home, {"dtype": COMPUTED_IN})
+    environment = environment_of(home, {})
     with python(
         "-c", _KILLED, "models", "add", "tiny", str(file), environment=environment
     ) as process:
