@@ -24,10 +24,11 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from benchmarks.models import DEFAULT, choose, write_rounded_copy
-from executor import packing
+from executor import build
 from executor.build import build_engine
 from executor.errors import EngineError
 from executor.loading import Checkpoint
+from executor.self_check import PagedForm, Truth
 from executor.settings import EngineSettings
 from tests.support.tiny_models import FAMILIES, tiny_config, tiny_tokenizer
 
@@ -147,15 +148,15 @@ def noted_ratios() -> Iterator[list[float]]:
     """What the check finds meanwhile, over what it allows: the one place that knows how it tells
     its figures."""
     ratios: list[float] = []
-    measure = packing.logit_error
+    measure = build.check_packing
 
-    def noting(module: Any, *arguments: Any) -> float:
-        error = measure(module, *arguments)
-        ratio = error / packing._TOLERANCE[module.dtype]
-        ratios.append(math.inf if math.isnan(ratio) else ratio)
-        return error
+    def noting(module: Any, form: PagedForm, truth: Truth) -> float:
+        ratios.append(math.inf)
+        distance = measure(module, form, truth)
+        ratios[-1] = distance / truth.allowed
+        return distance
 
-    with mock.patch.object(packing, "logit_error", noting):
+    with mock.patch.object(build, "check_packing", noting):
         yield ratios
 
 
