@@ -24,10 +24,13 @@ from executor.threads import yield_when_idle
 
 def load(options: dict[str, Any]) -> Peer:
     yield_when_idle()
+    from executor.linear import Packing
     from executor.memory import wait_for_memory
     from executor.peak import measure_peak
 
     loaded = load_engine(options)
+    types = loaded.device.types
+    packing = Packing(weights=types.weights, products=types.products)
     engine, recorder = loaded.engine, Recorder(loaded.cost)
     engine.watcher = recorder
     wait_for_memory()
@@ -39,7 +42,7 @@ def load(options: dict[str, Any]) -> Peer:
         done = {c.request_id: list(c.choices[0].token_ids) for c in engine.run(requests(workload))}
         wall = time.perf_counter() - started
         recorder.end()
-        peak = measure_peak()
+        peak = measure_peak(packing=packing)
         figures: dict[str, Any] = {
             "wall_s": wall,
             "rss_before_mib": before / (1 << 20),
@@ -85,7 +88,7 @@ def described(loaded: LoadedModel, options: dict[str, Any]) -> dict[str, Any]:
     assert loaded.device is not None, "a checkpoint's engine has a device"
     return {
         "asked": {**options["settings"], **options["scheduling"]},
-        "dtype": str(loaded.device.dtype).removeprefix("torch."),
+        "dtype": str(loaded.device.types.products).removeprefix("torch."),
         "max_num_seqs": loaded.engine.limits.max_num_seqs,
         "max_num_batched_tokens": loaded.engine.limits.max_num_batched_tokens,
         "decisions": dict(loaded.decisions),

@@ -53,9 +53,8 @@ def openmp() -> Team | None:
     library = loaded_runtime()
     if library is None:
         return None
-    made: list[Team] = []
-    usable = works("team of threads", "one thread", lambda: made.append(make_team(library)))
-    return made[0] if usable else None
+    usable = works("team of threads", "one thread", lambda: make_team(library))
+    return make_team(library) if usable else None
 
 
 def run_together(function: int, arguments: int) -> None:

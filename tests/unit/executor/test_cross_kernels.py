@@ -203,6 +203,7 @@ def test_attention_on_arm_equals_the_reference(which: int, kernels: Callable[...
     for name, array in arrays.items():
         setattr(given, name, machine.put(array))
     _fill(given, machine, query, options)
+    given.number_bytes = layer.keys.element_size()
     given.keys, given.values = (machine.put(t.numpy()) for t in (layer.keys, layer.values))
     machine.run(made.symbols["attention_64"], given)
     expected = reference_attention(query, layer, batch, options)

@@ -50,7 +50,7 @@ def test_products_go_through_torch_without_a_working_kernel(
     assert [type(layer) for layer in layers] == [PrepackedLinear] * 2
     torch.testing.assert_close(layers[0](rows), linear(rows, weight), atol=1e-4, rtol=1e-4)
     (record,) = caplog.records
-    assert "matrix product" in record.message
+    assert "product of float32 weights" in record.message
     assert "torch's products instead" in record.message
 
 

@@ -86,6 +86,13 @@ def test_neither_does_being_computed_again(
     assert engine.engine.metrics.num_preemptions_total > 0
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_no_company_changes_a_bit_over_weights_of_16_bits(dtype: str, folder: Path) -> None:
+    requests = mixed_requests(prompts(), tokens=_TOKENS)[::3]
+    alone = one_by_one(build(folder, dtype=dtype), requests)
+    assert answers(build(folder, dtype=dtype, max_num_seqs=64), requests) == alone
+
+
 def test_without_the_setting_company_does_change_bits(
     folder: Path, expected: dict[str, str]
 ) -> None:
@@ -96,7 +103,6 @@ def test_without_the_setting_company_does_change_bits(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"dtype": "bfloat16"}, "float32"),
         ({"quantization": "int8"}, "quantization is int8"),
         ({"attention_backend": "sdpa"}, "attention backend"),
         ({"block_size": 12}, "block size"),
