@@ -60,6 +60,8 @@ def cpu_types(asked: torch.dtype | None, stored: torch.dtype | None) -> NumberTy
     short = stored if stored in (torch.bfloat16, torch.float16) else None
     if asked == torch.float32:
         kept = f", and the weights are kept in {name(short)} as stored" if short else ""
+        if short == torch.bfloat16 and multiplies_on_tiles():
+            kept += "; slower than bfloat16, which this CPU multiplies with AMX"
         return _on_cpu(short or torch.float32, torch.float32, f"asked for{kept}")
     if asked is None and short is None:
         return _on_cpu(torch.float32, torch.float32, "the weights are stored in float32")
