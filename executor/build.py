@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from executor.attention.base import AttentionBackend
 from executor.attention.cpu import CpuAttention
 from executor.attention.reference import reference_attention
 from executor.attention.sdpa import sdpa_attention
+from executor.check_cache import check_key, is_known, note
 from executor.cost import model_cost
 from executor.device import DevicePlan
 from executor.direct import direct_layers
@@ -44,6 +46,7 @@ from executor.self_check import (
     Truth,
     check_packing,
     find_truth,
+    is_tiny,
     logit_error,
     own_answers,
 )
@@ -117,13 +120,17 @@ def build_engine(
         check_settings(settings, loaded.device, backend)
     if loaded.device.is_cpu:
         check_weights_fit(loaded.module, loaded.device.types, name=checkpoint.source)
-    layers = probe_layers(loaded.module, loaded.config)
-    own = own_answers(loaded.module, loaded.config.vocab_size) if _rounds(loaded.device) else None
+    layers, vocab_size = probe_layers(loaded.module, loaded.config), loaded.config.vocab_size
+    key = _check_key(checkpoint, loaded, settings, fast)
+    asks = not is_known(key)
+    own = own_answers(loaded.module, vocab_size) if asks and _rounds(loaded.device) else None
     if loaded.device.is_cpu:
         Widening(loaded.module)
+    truth = _truth(loaded) if asks else None
     early = _early_cache(loaded, layers, settings)
     form = PagedForm(layers=layers, backend=backend, cache=loaded.device.types.cache)
-    error = _make_fast(loaded, form, own, settings, fast)
+    error = _make_fast(loaded, form, settings, fast, truth, own)
+    note(key)
     taken = 0 if early is None else early.taken
     limits = plan_limits(loaded, layers, settings, taken=taken)
     if settings.reproducible:
@@ -165,28 +172,53 @@ def _rounds(plan: DevicePlan) -> bool:
     return plan.types.products != torch.float32
 
 
+def _check_key(
+    checkpoint: Checkpoint, loaded: LoadedModel, settings: EngineSettings, fast: FastPaths
+) -> str | None:
+    """A name for the check of this load (`check_cache`); None where it is always done: tiny models
+    are checked at once, and 8-bit weights say how far they are off."""
+    if settings.quantization is not None or is_tiny(loaded.module):
+        return None
+    return check_key(
+        str(Path(checkpoint.source) / checkpoint.subfolder),
+        types=asdict(loaded.device.types),
+        device=str(loaded.device.device),
+        threads=loaded.device.num_threads,
+        backend=settings.attention_backend,
+        reproducible=settings.reproducible,
+        fast=asdict(fast),
+    )
+
+
+def _truth(loaded: LoadedModel) -> Truth:
+    with nullcontext() if loaded.device.is_cpu else widened(loaded.module, torch.float32):
+        return find_truth(loaded.module, loaded.config.vocab_size)
+
+
 def _make_fast(
     loaded: LoadedModel,
     form: PagedForm,
-    own: OwnAnswers | None,
     settings: EngineSettings,
     fast: FastPaths,
+    truth: Truth | None,
+    own: OwnAnswers | None,
 ) -> float | None:
-    """Check that packing leaves the model right, with weights as they are and as they will be.
+    """Make it fast, and check before and after that packing leaves the model right; not where
+    there is no `truth`, as it was checked before.
 
-    `own` is what it answers in 16 bits by itself, where ours has products of 16 bits. Returns how
-    far 8-bit weights move the logits; None for others.
+    `own` is what the model answers in 16 bits by itself, where ours has products of 16 bits.
+    Returns how far 8-bit weights move the logits; None for others.
     """
     module, is_cpu = loaded.module, loaded.device.is_cpu
-    with nullcontext() if is_cpu else widened(module, torch.float32):
-        truth = find_truth(module, loaded.config.vocab_size)
-    if is_cpu and (settings.quantization is not None or own is not None):
+    if truth is not None and is_cpu and (settings.quantization is not None or own is not None):
         check_packing(module, replace(form, cache=torch.float32), truth)
     if settings.quantization is not None:
+        assert truth is not None, "8-bit weights are always checked"
         return _quantize(loaded, form, truth, fast)
     if is_cpu:
         _optimize(loaded, fast, fixed_linear if settings.reproducible else packed_linear)
-    check_packing(module, form, truth if own is None else truth.beside(own))
+    if truth is not None:
+        check_packing(module, form, truth if own is None else truth.beside(own))
     return None
 
 

@@ -8,6 +8,7 @@ same positions by itself.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
@@ -39,8 +40,6 @@ _LARGEST_WINDOW = 512
 """Tokens; the edge of a wider window is too far to be crossed at every load."""
 _TURN = 12
 """Tokens of a run that looks at rope positions."""
-_SHORT = 96
-"""Tokens of a run at most that others may be filled up to."""
 _CHUNK = 48
 """Tokens of a prompt that are computed in one step."""
 
@@ -113,16 +112,18 @@ def own_logits(
 ) -> list[Tensor]:
     """The model's own logits [R, V] for each, through transformers' eager attention.
 
-    Short ones are one batch, each filled up behind its end, where nothing before it looks.
+    Those of about one length are a batch, each filled up behind its end, where no token before it
+    looks.
 
     Raises:
         UnsupportedModelError: the model cannot compute them, with the reason.
     """
-    short = [run for run in runs if len(run.tokens) <= _SHORT]
-    batches = [short, *([run] for run in runs if len(run.tokens) > _SHORT)]
+    by_length: defaultdict[int, list[Scenario]] = defaultdict(list)
+    for run in runs:
+        by_length[len(run.tokens).bit_length()].append(run)
     found: dict[str, Tensor] = {}
     with own_attention(module):
-        for batch in filter(None, batches):
+        for batch in by_length.values():
             found |= _own_logits(module, batch)
             if watch is not None and len(batch) == 1:
                 for row in batch[0].rows:

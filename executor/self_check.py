@@ -102,7 +102,7 @@ def find_truth(module: nn.Module, vocab_size: int) -> Truth:
     """The truth for a module that computes in float32, and how far its own run in float32 is from
     it: not at all where that run is the truth."""
     own = own_answers(module, vocab_size)
-    if not _is_tiny(module):
+    if not is_tiny(module):
         return Truth(asked=own.asked, logits=own.logits, noise=0.0)
     twin = copy.deepcopy(module)
     try:
@@ -114,7 +114,8 @@ def find_truth(module: nn.Module, vocab_size: int) -> Truth:
     return Truth(asked=own.asked, logits=wide, noise=0.0).beside(own)
 
 
-def _is_tiny(module: nn.Module) -> bool:
+def is_tiny(module: nn.Module) -> bool:
+    """Whether a model is evaluated in float64."""
     return sum(parameter.numel() for parameter in module.parameters()) <= TINY_PARAMETERS
 
 
