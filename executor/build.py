@@ -120,10 +120,10 @@ def build_engine(
         check_settings(settings, loaded.device, backend)
     if loaded.device.is_cpu:
         check_weights_fit(loaded.module, loaded.device.types, name=checkpoint.source)
-    layers, vocab_size = probe_layers(loaded.module, loaded.config), loaded.config.vocab_size
+    layers = probe_layers(loaded.module, loaded.config)
     key = _check_key(checkpoint, loaded, settings, fast)
     asks = not is_known(key)
-    own = own_answers(loaded.module, vocab_size) if asks and _rounds(loaded.device) else None
+    own = _own(loaded) if asks and _rounds(loaded.device) else None
     if loaded.device.is_cpu:
         Widening(loaded.module)
     truth = _truth(loaded) if asks else None
@@ -188,6 +188,12 @@ def _check_key(
         reproducible=settings.reproducible,
         fast=asdict(fast),
     )
+
+
+def _own(loaded: LoadedModel) -> OwnAnswers:
+    """Of the model in the type of our products, in which it may not have been loaded."""
+    with widened(loaded.module, loaded.device.types.products):
+        return own_answers(loaded.module, loaded.config.vocab_size)
 
 
 def _truth(loaded: LoadedModel) -> Truth:
