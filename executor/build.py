@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +28,7 @@ from executor.layer_profile import watch_layers
 from executor.linear import Packing, packed_linear
 from executor.llguidance_grammar import LLGuidance
 from executor.loading import Checkpoint, LoadedModel, load
-from executor.memory import keep_freed_memory, let_go_of_file
+from executor.memory import give_back_freed_memory, keep_freed_memory, let_go_of_file
 from executor.merging import optimize_linears
 from executor.model import LayerShape, PackedModel, PagedCache
 from executor.probing import LayerProbe, probe_layers, run_probe
@@ -131,6 +132,8 @@ def build_engine(
     form = PagedForm(layers=layers, backend=backend, cache=loaded.device.types.cache)
     error = _make_fast(loaded, form, settings, fast, truth, own)
     note(key)
+    gc.collect()  # replaced modules hold each other, and the checkpoint's files with them
+    give_back_freed_memory()
     taken = 0 if early is None else early.taken
     limits = plan_limits(loaded, layers, settings, taken=taken)
     if settings.reproducible:
