@@ -141,5 +141,5 @@ def _engine(deployment: Deployment, model: Model) -> Iterator[tuple[str, str]]:
         yield "speed", f"{run.wall_seconds:.2f} s with the model loaded"
 
 
-_SAID = frozenset({"device", "dtype", "threads"})
+_SAID = frozenset({"device", "threads"})
 """Decisions that do not wait for the model."""

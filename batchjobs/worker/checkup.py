@@ -38,7 +38,7 @@ class Trial:
 
 
 def device_decisions(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """Device, dtype and threads that an engine would use here, each with its reason.
+    """Device and threads that an engine would use here, each with its reason.
 
     Raises ModelError when what the settings ask for does not exist.
     """
@@ -52,7 +52,6 @@ def device_decisions(settings: Settings) -> tuple[tuple[str, str], ...]:
         raise ModelError(str(refused)) from refused
     return (
         ("device", f"{plan.device} ({plan.device_reason})"),
-        ("dtype", plan.types.described),
         ("threads", f"{plan.num_threads} ({plan.threads_reason})"),
     )
 
